@@ -1,0 +1,1 @@
+"""The engines that hold the tasks. `protocol` is the contract, `open` finds the engine for a URL."""
