@@ -1,0 +1,1 @@
+"""What users of qo need in their own tests. `qo.testing.conformance` checks a store against the contract."""

@@ -1,0 +1,73 @@
+"""Small helpers of the scenarios that need no store: answers, outcomes, comparing records."""
+
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+from typing import TypeVar, cast
+
+import msgspec
+
+from qo.changes import Settlement
+from qo.errors import QoError
+from qo.outcomes import Raised
+from qo.stores.protocol import Corrupt, Page
+from qo.task import ErrorInfo, Task
+from qo.values import NULL
+
+T = TypeVar("T")
+HOUR = 3600.0
+
+
+def only(answers: Sequence[T | QoError]) -> T:
+    """The one answer to one item; raised when it is an error."""
+    assert len(answers) == 1, f"{len(answers)} answers to one item"
+    answer = answers[0]
+    if isinstance(answer, QoError):
+        raise answer
+    return answer
+
+
+def good(answers: Sequence[T | QoError]) -> list[T]:
+    """The answers, none of which may be an error."""
+    for answer in answers:
+        if isinstance(answer, QoError):
+            raise answer
+    return cast("list[T]", list(answers))
+
+
+def ids(found: Iterable[Task] | Page) -> list[str]:
+    """The ids of tasks, in their order."""
+    return [task.id for task in (found.tasks if isinstance(found, Page) else found)]
+
+
+def raised(message: str = "boom", *, after: float | None = None) -> Raised:
+    """An attempt that raised and may be tried again; `after` seconds from now instead of the backoff."""
+    return Raised(ErrorInfo(reason="raised", message=message, type="ValueError"), after)
+
+
+def failed_for_good(message: str = "no use") -> Raised:
+    """An attempt that raised what no retry can mend."""
+    return Raised(ErrorInfo(reason="permanent", message=message, retriable=False))
+
+
+def give_up(corrupt: Corrupt, now: datetime) -> Settlement:
+    """How the holder of an unreadable record settles it: as failed, with nothing kept of what cannot be read."""
+    error = ErrorInfo(reason="corrupt", message=corrupt.message, retriable=False)
+    return Settlement(
+        id=corrupt.id,
+        lease_id=corrupt.lease_id,
+        attempt=corrupt.attempt,
+        at=now,
+        state="failed",
+        available_at=now,
+        scheduled_at=now,
+        rank=0,
+        failures=1,
+        losses=0,
+        error=error,
+    )
+
+
+def same(one: Task, other: Task) -> bool:
+    """Do two records say the same? An engine may write JSON in its own way, so data is compared by value."""
+    plain = [msgspec.structs.replace(task, raw_input=NULL, raw_output=NULL, raw_progress=NULL) for task in (one, other)]
+    return plain[0] == plain[1] and (one.input, one.output, one.progress) == (other.input, other.output, other.progress)
