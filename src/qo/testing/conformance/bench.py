@@ -17,7 +17,7 @@ from qo.records import Controls, encode_record
 from qo.stores.protocol import Capabilities, Claimed, Store, Submitted, Want
 from qo.task import State, Task, Transition
 from qo.testing.conformance.harness import Harness, Opener
-from qo.testing.conformance.tools import HOUR, failed_for_good, only
+from qo.testing.conformance.tools import HOUR, failed_for_good, only, same
 from qo.values import encode_value
 
 TOLERANCE = timedelta(seconds=60)
@@ -206,6 +206,10 @@ class Bench:
         task = only(await (store or self.store).get([id]))
         assert task is not None, f"task {id} is gone"
         return task
+
+    async def unchanged(self, before: Task) -> bool:
+        """Is the stored task still this one?"""
+        return same(await self.get(before.id), before)
 
     async def gone(self, id: str) -> bool:
         """Is there no such task?"""

@@ -15,8 +15,15 @@ MODULES = (
     "due",
     "renew",
     "settle",
+    "fencing",
     "expire",
     "amend",
+    "read",
+    "find",
+    "purge",
+    "records",
+    "wait",
+    "corrupt",
 )
 TIMEOUT = 60.0
 """Seconds after which a scenario counts as hung."""

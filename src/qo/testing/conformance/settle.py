@@ -1,19 +1,14 @@
-"""Settle: only the holder of the lease ends an attempt, once; a repeat is recognised; a cancellation is never lost."""
+"""Settle: what each outcome makes of a task, and that a cancellation is never lost. Who may settle is in `fencing`."""
 
 from msgspec.structs import replace
 
 from qo import lifecycle
 from qo.outcomes import Cancelled, GivenBack, Raised, Returned, Snoozed
-from qo.task import ErrorInfo, Task
+from qo.task import ErrorInfo
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, failed_for_good, good, raised, same
+from qo.testing.conformance.tools import failed_for_good, good, raised
 from qo.values import encode_value
-
-
-async def unchanged(bench: Bench, before: Task) -> bool:
-    """Is the stored task still this one?"""
-    return same(await bench.get(before.id), before)
 
 
 @scenario
@@ -148,107 +143,6 @@ async def writes_history(bench: Bench) -> None:
 
 
 @scenario
-async def wrong_lease(bench: Bench) -> None:
-    """A settlement under another lease is answered by lost and changes nothing."""
-    task = await bench.running()
-    stale = replace(lifecycle.settle(task, Returned(), bench.now(), 0), lease_id=bench.ids.new_id())
-    assert await bench.write(stale) == "lost"
-    assert await unchanged(bench, task)
-    assert len(await bench.history(task.id)) == 2
-    assert await bench.settle(task, Returned()) == "written"
-
-
-@scenario
-async def wrong_attempt(bench: Bench) -> None:
-    """A settlement of another attempt is answered by lost and changes nothing."""
-    task = await bench.running()
-    for attempt in (0, 2):
-        stale = replace(lifecycle.settle(task, Returned(), bench.now(), 0), attempt=attempt)
-        assert await bench.write(stale) == "lost"
-    assert await unchanged(bench, task)
-
-
-@scenario
-async def unknown_task(bench: Bench) -> None:
-    """A settlement of a task that is not there is answered by lost and makes none."""
-    task = await bench.running()
-    ghost = replace(lifecycle.settle(task, Returned(), bench.now(), 0), id=bench.ids.new_id())
-    assert await bench.write(ghost) == "lost"
-    assert await bench.gone(ghost.id)
-    assert await bench.history(ghost.id) == []
-
-
-@scenario
-async def ran_out_but_was_not_collected(bench: Bench) -> None:
-    """A lease that ran out and was not collected can still be settled."""
-    task = await bench.running(ttl=0)
-    assert await bench.settle(task, Returned()) == "written"
-    assert (await bench.get(task.id)).state == "completed"
-    assert await bench.store.expired(10) == []
-
-
-@scenario
-async def repeated(bench: Bench) -> None:
-    """A repeat after a lost reply is answered by written and changes nothing."""
-    for outcome in (Returned(encode_value(1)), raised(after=HOUR), failed_for_good(), Snoozed(bench.ago(-HOUR))):
-        task = await bench.running()
-        settlement = lifecycle.settle(task, outcome, bench.now(), 0.5)
-        assert await bench.write(settlement) == "written"
-        before = await bench.get(task.id)
-        assert await bench.write(settlement) == "written"
-        assert await bench.write(settlement, store=await bench.open_another()) == "written"
-        assert await unchanged(bench, before)
-        assert len(await bench.history(task.id)) == 3
-
-
-@scenario
-async def repeated_otherwise(bench: Bench) -> None:
-    """The first outcome of an attempt stands: another one under the same lease is a repeat and changes nothing."""
-    task = await bench.running()
-    assert await bench.settle(task, Returned(encode_value("first"))) == "written"
-    before = await bench.get(task.id)
-    assert await bench.settle(task, failed_for_good()) == "written"
-    assert await unchanged(bench, before)
-
-
-@scenario
-async def repeated_after_the_next_claim(bench: Bench) -> None:
-    """A repeat that comes when the next attempt runs is answered by written and does not touch that attempt."""
-    task = await bench.running()
-    settlement = lifecycle.settle(task, raised(after=0), bench.now(), 0.5)
-    assert await bench.write(settlement) == "written"
-    again = await bench.claim_one()
-    assert await bench.write(settlement) == "written"
-    assert await unchanged(bench, again)
-    assert await bench.settle(again, Returned()) == "written"
-
-
-@scenario
-async def repeated_after_a_cancellation(bench: Bench) -> None:
-    """A repeat is recognised even when the task was cancelled meanwhile, and does not undo that."""
-    task = await bench.running()
-    settlement = lifecycle.settle(task, GivenBack(), bench.now(), 0.5)
-    assert await bench.write(settlement) == "written"
-    assert await bench.cancel(task.id) == "written"
-    assert await bench.write(settlement) == "written"
-    assert (await bench.get(task.id)).state == "cancelled"
-
-
-@scenario
-async def stale_after_two_attempts(bench: Bench) -> None:
-    """The worker of an attempt that was lost is told so, also after the next attempt has ended."""
-    old = await bench.running(ttl=0)
-    await bench.expire(old)
-    assert await bench.settle(old, Returned()) == "lost"
-    new = await bench.claim_one()
-    assert await bench.settle(old, Returned(encode_value("old"))) == "lost"
-    assert await unchanged(bench, new)
-    assert await bench.settle(new, Returned(encode_value("new"))) == "written"
-    assert await bench.settle(old, Returned(encode_value("old"))) == "lost"
-    assert (await bench.get(old.id)).output == "new"
-
-
-@scenario
 async def cancellation_not_known(bench: Bench) -> None:
     """A settlement whose sender did not know of a cancellation is refused by cancel_asked and changes nothing."""
     for outcome in (Returned(), raised(), failed_for_good(), GivenBack(), Snoozed(bench.now())):
@@ -256,7 +150,7 @@ async def cancellation_not_known(bench: Bench) -> None:
         assert await bench.cancel(task.id) == "written"
         before = await bench.get(task.id)
         assert await bench.settle(task, outcome) == "cancel_asked"
-        assert await unchanged(bench, before)
+        assert await bench.unchanged(before)
         assert len(await bench.history(task.id)) == 3
         await bench.settle(before, Cancelled())
 
@@ -272,7 +166,7 @@ async def cancellation_known(bench: Bench) -> None:
     assert (ended.state, ended.output, ended.lease_id) == ("cancelled", "late", None)
     assert ended.completed_at is not None
     assert await bench.settle(task, Returned()) == "written"
-    assert await unchanged(bench, ended)
+    assert await bench.unchanged(ended)
 
 
 @scenario
@@ -281,7 +175,7 @@ async def cancellation_only_imagined(bench: Bench) -> None:
     task = await bench.running()
     wrong = replace(lifecycle.settle(task, Returned(), bench.now(), 0), cancel_requested=True)
     assert await bench.write(wrong) == "cancel_asked"
-    assert await unchanged(bench, task)
+    assert await bench.unchanged(task)
 
 
 @scenario
@@ -290,7 +184,7 @@ async def one_task_of_a_lease(bench: Bench) -> None:
     good(await bench.store.submit([bench.task() for _ in range(2)]))
     first, second = await bench.claim(2)
     assert await bench.settle(first, Returned()) == "written"
-    assert await unchanged(bench, second)
+    assert await bench.unchanged(second)
     assert await bench.settle(second, failed_for_good()) == "written"
     assert ((await bench.get(first.id)).state, (await bench.get(second.id)).state) == ("completed", "failed")
 
