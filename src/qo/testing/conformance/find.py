@@ -224,7 +224,8 @@ async def wrong_cursor(bench: Bench) -> None:
         (page.cursor, "ended"),
         ("rubbish", "newest"),
         ("ended:x:y", "ended"),
-    ):
+    )
+    for cursor, sort in wrong:
         try:
             await bench.store.find(Filter(), sort=sort, cursor=cursor)
         except UsageError:
