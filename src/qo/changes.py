@@ -1,8 +1,9 @@
 """What can happen to a stored task, as small patches with their guards. Made by `lifecycle`, written by stores.
 
-A settlement is what the holder of a lease changes (or upkeep, when the lease ran out); an amendment is what anybody else
-does. Both are patches, never whole records: a whole record overwrites what happened meanwhile. The functions below are the
-reference meaning of each patch and guard; record stores call them, engines with their own language (SQL, Lua) repeat them.
+A settlement is what the holder of a lease changes (or upkeep, when the lease ran out); an amendment is what anybody
+else does. Both are patches, never whole records: a whole record overwrites what happened meanwhile. The functions
+below are the reference meaning of each patch and guard; record stores call them, engines with their own language
+(SQL, Lua) repeat them.
 """
 
 from collections.abc import Sequence

@@ -1,7 +1,8 @@
 """Time, randomness and ids: the only module that touches the real ones (ruff bans them elsewhere).
 
 Everything that needs a clock takes a `Clock`, so that tests and simulations can use `ManualClock` and replay a run.
-Times are aware UTC datetimes for people and whole microseconds since 1970 for engines; `micros` and `from_micros` convert.
+Times are aware UTC datetimes for people and whole microseconds since 1970 for engines; `micros` and `from_micros`
+convert.
 """
 
 import asyncio
@@ -11,7 +12,8 @@ import random
 import threading
 import time
 from datetime import UTC, datetime, timedelta
-from typing import Protocol
+from functools import lru_cache
+from typing import Any, Protocol
 
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 _MICROSECOND = timedelta(microseconds=1)
@@ -23,9 +25,15 @@ def micros(moment: datetime) -> int:
     return (delta.days * 86_400 + delta.seconds) * 1_000_000 + delta.microseconds
 
 
+@lru_cache(maxsize=4096)
 def from_micros(value: int) -> datetime:
-    """The UTC time that many microseconds after 1970."""
+    """The UTC time that many microseconds after 1970. Remembered: the tasks of a batch share most of their times."""
     return EPOCH + timedelta(microseconds=value)
+
+
+def pause(seconds: float) -> None:
+    """Block this thread; for threads that wait on the machine itself, never on an event loop."""
+    time.sleep(seconds)
 
 
 class Clock(Protocol):
@@ -61,15 +69,14 @@ class _Ids:
         self._lock = threading.Lock()
 
     def make(self, now_micros: int) -> str:
-        milliseconds, rest = divmod(now_micros, 1000)
-        stamp = milliseconds << 12 | rest * 4096 // 1000
+        stamp = now_micros // 1000 << 12 | now_micros % 1000 * 4096 // 1000
         with self._lock:
             if stamp <= self._last:
                 stamp = self._last + 1
             self._last = stamp
-        value = stamp >> 12 << 80 | 7 << 76 | (stamp & 0xFFF) << 64 | 2 << 62 | self._source.getrandbits(62)
-        text = f"{value:032x}"
-        return f"{text[:8]}-{text[8:12]}-{text[12:16]}-{text[16:20]}-{text[20:]}"
+            tail = self._source.getrandbits(62)
+        time_part = f"{stamp >> 28:08x}-{stamp >> 12 & 0xFFFF:04x}-7{stamp & 0xFFF:03x}"
+        return f"{time_part}-{tail >> 48 | 0x8000:04x}-{tail & 0xFFFFFFFFFFFF:012x}"
 
 
 class SystemClock:
@@ -85,7 +92,7 @@ class SystemClock:
         self._ids = _Ids(self._random)
 
     def now(self) -> datetime:
-        return from_micros(time.time_ns() // 1000)
+        return datetime.now(UTC)
 
     def monotonic(self) -> float:
         return time.monotonic()
@@ -138,6 +145,20 @@ class ManualClock:
 
     def new_id(self) -> str:
         return self._ids.make(self._micros)
+
+
+async def wait_until(event: asyncio.Event, clock: Clock, timeout: float) -> None:
+    """Return when the event is set, at the latest after `timeout` seconds of that clock."""
+    racers: list[asyncio.Future[Any]] = [
+        asyncio.ensure_future(event.wait()),
+        asyncio.ensure_future(clock.sleep(timeout)),
+    ]
+    try:
+        await asyncio.wait(racers, return_when=asyncio.FIRST_COMPLETED)
+    finally:
+        for racer in racers:
+            racer.cancel()
+        await asyncio.gather(*racers, return_exceptions=True)
 
 
 SYSTEM = SystemClock()

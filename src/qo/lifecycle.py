@@ -6,8 +6,8 @@
     failed | cancelled | completed (force) --replay--> pending
     completed | failed | cancelled --archive--> archived --unarchive--> what it was
 
-Decide in Python, guard in the engine: a store checks the guards of a patch in the atomic step that writes it and decides
-nothing. `now` is always the store's time, `chance` a number from 0 to 1 for the jitter.
+Decide in Python, guard in the engine: a store checks the guards of a patch in the atomic step that writes it and
+decides nothing. `now` is always the store's time, `chance` a number from 0 to 1 for the jitter.
 """
 
 from collections.abc import Iterable, Mapping
@@ -119,7 +119,8 @@ def expire(task: Task, now: datetime, chance: float, max_losses: int = 10) -> Se
     if losses > max_losses:
         error = msgspec.structs.replace(error, retriable=False)
         return _settlement(task, now, "failed", losses=losses, error=error, expired=True)
-    # The first loss is most often a deployment or a reboot: run again at once. A second one may be the task's own doing.
+    # The first loss is most often a deployment or a reboot: run again at once. A second one may be the task's own
+    # doing.
     wait = 0.0 if losses == 1 else task.retry.delay(losses - 1, chance)
     available_at = now + timedelta(seconds=wait)
     return _settlement(task, now, "pending", losses=losses, error=error, available_at=available_at, expired=True)

@@ -15,7 +15,10 @@ class Returned(msgspec.Struct, frozen=True, tag="returned"):
 
 
 class Raised(msgspec.Struct, frozen=True, tag="raised"):
-    """It failed: raised, timed out, crashed, got bad input. `after` asks for that many seconds instead of the backoff."""
+    """It failed: raised, timed out, crashed, got bad input.
+
+    `after` asks for that many seconds instead of the backoff.
+    """
 
     error: ErrorInfo
     after: float | None = None

@@ -27,7 +27,7 @@ def encode_value(value: object, *, limit: int | None = None, what: str = "input"
     """JSON for any JSON value or bytes, or InvalidInput that says what is wrong."""
     if value is None:
         return NULL
-    if isinstance(value, (bytes, bytearray, memoryview)):
+    if isinstance(value, (bytes, bytearray)):
         value = {"$bytes": base64.b64encode(value).decode()}
     elif isinstance(value, dict) and len(cast("dict[object, object]", value)) == 1:
         key, only = next(iter(cast("dict[object, object]", value).items()))
@@ -42,7 +42,7 @@ def encode_value(value: object, *, limit: int | None = None, what: str = "input"
     except (TypeError, ValueError, OverflowError) as error:
         raise InvalidInput(f"{what} cannot be stored as JSON: {error}; convert it first, or pass bytes") from error
     # msgspec writes NaN as null without a word, so a null is worth a second look.
-    if b"null" in raw and _has_nan(value):
+    if b"null" in raw and _has_nan(cast("object", value)):
         raise InvalidInput(f"{what} holds NaN or infinity, which JSON cannot; use None or a string")
     if limit is not None and len(raw) > limit:
         raise InvalidInput(

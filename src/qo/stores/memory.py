@@ -1,4 +1,4 @@
-"""`memory://`: the reference model in this process. For tests, scripts and trying things out; gone when the process ends.
+"""`memory://`: the reference model in this process, for tests and trying things out; gone when the process ends.
 
 `memory://name` is one queue for every user of that name in the process.
 """
@@ -11,7 +11,7 @@ from datetime import datetime
 import msgspec
 
 from qo.changes import Amended, Amendment, Lease, Renewed, Settled, Settlement
-from qo.clock import SYSTEM, Clock
+from qo.clock import SYSTEM, Clock, wait_until
 from qo.errors import QoError
 from qo.records import Kind, Record
 from qo.stores.protocol import ANY_VERSION, Capabilities, Claimed, Filter, Page, Sort, Stats, Submitted, Want
@@ -98,16 +98,12 @@ class MemoryStore:
                 self._seen = self._shared.changes
                 return
             self._shared.waiters.add(waiter)
-        racers = {asyncio.ensure_future(waiter[1].wait()), asyncio.ensure_future(self._clock.sleep(timeout))}
         try:
-            await asyncio.wait(racers, return_when=asyncio.FIRST_COMPLETED)
+            await wait_until(waiter[1], self._clock, timeout)
         finally:
             with self._shared.lock:
                 self._shared.waiters.discard(waiter)
                 self._seen = self._shared.changes
-            for racer in racers:
-                racer.cancel()
-            await asyncio.gather(*racers, return_exceptions=True)
 
     async def attach(self, worker_id: str) -> None:
         pass

@@ -1,14 +1,16 @@
 """The store contract: what every engine must do, and all that the rest of qo knows of one.
 
-`qo.testing.conformance` is the definition of this contract; this file is its summary. Behaviour changes here only together
-with the suite, and every store passes all of it. Rules that hold for all verbs:
+`qo.testing.conformance` is the definition of this contract; this file is its summary. Behaviour changes here only
+together with the suite, and every store passes all of it. Rules that hold for all verbs:
 
-1.  Verbs take many items and answer for each, in the order given. Each is atomic for each item. An item the store cannot
+1.  Verbs take many items and answer for each, in the order given. Each is atomic for each item. An item the store
+cannot
     take is answered by a QoError in its place; the call itself raises only when nothing can be said about any item.
 2.  No SQL, key or connection crosses this line, and nothing branches on a store's name: see `Capabilities`.
 3.  Time is the store's. What decides (available? lease run out?) is compared inside the engine with its own clock;
     `now()` gives that same time to `lifecycle`.
-4.  Ids are made before the first try (task ids; one lease id for a claim call), so that any verb can be repeated after a
+4.  Ids are made before the first try (task ids; one lease id for a claim call), so that any verb can be repeated
+after a
     lost reply. Unavailable means nothing was written; OutcomeUnknown means repeat with the same ids.
 5.  One event loop, one store: a store object belongs to the loop it was opened on.
 """
@@ -174,7 +176,10 @@ class Store(Protocol):
         ...
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Renewed | QoError]:
-        """Let each lease run out `ttl` seconds from now instead. One that ran out but was not collected is still held."""
+        """Let each lease run out `ttl` seconds from now instead.
+
+        One that ran out but was not collected is still held.
+        """
         ...
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | QoError]:
@@ -200,7 +205,10 @@ class Store(Protocol):
         ...
 
     async def attach(self, worker_id: str) -> None:
-        """This process runs that worker. Where `certain_death` holds, its leases expire at once when the process ends."""
+        """This process runs that worker.
+
+        Where `certain_death` holds, its leases expire at once when the process ends.
+        """
         ...
 
     async def detach(self, worker_id: str) -> None:

@@ -1,0 +1,3 @@
+-- Leases that ran out, the longest ago first. Index: qo_tasks_expiry.
+SELECT json_group_array(id) FROM (SELECT id FROM qo_tasks INDEXED BY qo_tasks_expiry
+WHERE lease_expires_at <= :now ORDER BY lease_expires_at, id LIMIT :limit)

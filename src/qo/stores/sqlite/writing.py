@@ -1,0 +1,267 @@
+"""The writing verbs inside the writer's transaction, except claim.
+
+Functions of a connection, items and now (microseconds).
+"""
+
+import sqlite3
+from collections import Counter
+from collections.abc import Sequence
+from typing import Any
+
+import msgspec
+
+from qo.changes import (
+    Amended,
+    Amendment,
+    Lease,
+    Renewed,
+    Settled,
+    Settlement,
+    judge_renewal,
+    judge_settlement,
+)
+from qo.clock import from_micros, micros
+from qo.errors import QoError
+from qo.records import Kind, Record
+from qo.stores.protocol import ANY_VERSION, Submitted
+from qo.stores.sqlite.counts import Counts, count
+from qo.stores.sqlite.reading import get
+from qo.stores.sqlite.rows import (
+    LARGE,
+    SETTLE_WIDTH,
+    SUBMIT_WIDTH,
+    error_text,
+    raw_text,
+    settle_row,
+    submit_row,
+    to_json,
+)
+from qo.stores.sqlite.text import chunks, sql, sql_rows
+from qo.task import Task
+
+# Submit.
+
+
+def submit(connection: sqlite3.Connection, tasks: Sequence[Task], now: int) -> list[Submitted | QoError]:
+    """Insert what is new; answer with what was there for the rest."""
+    fresh, answers = _sort_out(connection, tasks, now)
+    first = connection.execute("SELECT coalesce(max(pk), 0) FROM qo_tasks").fetchone()[0]
+    created = 0
+    for some in chunks(fresh):
+        rows = [value for task in some for value in submit_row(task, now)]
+        created += connection.execute(sql_rows("submit", SUBMIT_WIDTH, len(some)), rows).rowcount
+    if created:
+        connection.execute(sql("submit_history"), {"first": first})
+    if created < len(fresh):
+        return _answer_around_old(connection, tasks, answers, first)
+    _finish_submit(connection, fresh)
+    return [answers.get(index) or Submitted(task, "created") for index, task in enumerate(tasks)]
+
+
+def _sort_out(
+    connection: sqlite3.Connection, tasks: Sequence[Task], now: int
+) -> tuple[Sequence[Task], dict[int, Submitted]]:
+    """Which tasks to insert, and the answers for those whose key is held, by index."""
+    pairs = [(task.queue, task.key) for task in tasks if task.key is not None]
+    if not pairs:
+        return tasks, {}
+    # A repeated call finds its own key held by its own task: ids come first.
+    known = {task.id: task for task in get(connection, [task.id for task in tasks]) if task is not None}
+    rows = connection.execute(sql("key_holders"), {"pairs": to_json(pairs), "now": now}).fetchall()
+    holders = {(queue, key): id for queue, key, id in rows}
+    held = {task.id: task for task in get(connection, list(holders.values())) if task is not None}
+    fresh: list[Task] = []
+    answers: dict[int, Submitted] = {}
+    for index, task in enumerate(tasks):
+        if task.id in known:
+            answers[index] = Submitted(known[task.id], "id_exists")
+            continue
+        if task.key is not None:
+            holder = holders.get((task.queue, task.key))
+            if holder is not None:
+                answers[index] = Submitted(held[holder], "key_held")
+                continue
+            if task.key_until is not None and micros(task.key_until) > now:
+                holders[task.queue, task.key] = task.id
+                held[task.id] = task
+        known[task.id] = task
+        fresh.append(task)
+    return fresh, answers
+
+
+def _answer_around_old(
+    connection: sqlite3.Connection, tasks: Sequence[Task], answers: dict[int, Submitted], first: int
+) -> list[Submitted | QoError]:
+    """Some ids existed: find out which of the rows are ours."""
+    rows = connection.execute("SELECT id FROM qo_tasks WHERE pk > ?", (first,)).fetchall()
+    ours = {id for (id,) in rows}
+    stored = get(connection, [task.id for task in tasks])
+    result: list[Submitted | QoError] = []
+    for index, (task, there) in enumerate(zip(tasks, stored, strict=True)):
+        if task.id in ours:
+            ours.discard(task.id)  # the same task twice in one call: the second one existed
+            _finish_submit(connection, [task])
+            result.append(Submitted(task, "created"))
+        else:
+            result.append(answers.get(index) or Submitted(there or task, "id_exists"))
+    return result
+
+
+def _finish_submit(connection: sqlite3.Connection, tasks: Sequence[Task]) -> None:
+    """What belongs to tasks that were just inserted: large inputs, keys and counters."""
+    count(connection, Counter((task.queue, task.type, task.priority, task.state) for task in tasks))
+    for task in tasks:
+        if (text := raw_text(task.raw_input)) is not None and len(text) > LARGE:
+            connection.execute("INSERT INTO qo_inputs SELECT pk, ? FROM qo_tasks WHERE id = ?", (text, task.id))
+        if task.key is not None and task.key_until is not None:
+            row = (task.queue, task.key, task.id, micros(task.key_until))
+            connection.execute("INSERT OR REPLACE INTO qo_keys (queue, key, task_id, until) VALUES (?, ?, ?, ?)", row)
+
+
+# Renew and settle.
+
+
+def renew(connection: sqlite3.Connection, leases: Sequence[Lease], ttl: float, now: int) -> list[Renewed | QoError]:
+    """Move expiries; read back who was asked to cancel and who was lost."""
+    later = now + round(ttl * 1_000_000)
+    for some in chunks(leases):
+        rows: list[Any] = [later, now]
+        for lease in some:
+            progress = None if lease.raw_progress is None else lease.raw_progress.decode()
+            rows += (lease.id, lease.lease_id, lease.attempt, progress)
+        connection.execute(sql_rows("renew", 4, len(some)), rows)
+    stored = get(connection, [lease.id for lease in leases])
+    return [judge_renewal(task, lease) for task, lease in zip(stored, leases, strict=True)]
+
+
+def settle(connection: sqlite3.Connection, settlements: Sequence[Settlement], now: int) -> list[Settled | QoError]:
+    """All at once when every guard holds, which is nearly always; else one by one."""
+    connection.execute("SAVEPOINT settle")
+    if _settle_all(connection, settlements, now):
+        connection.execute("RELEASE settle")
+        return ["written"] * len(settlements)
+    connection.execute("ROLLBACK TO settle")
+    connection.execute("RELEASE settle")
+    return [_settle_one(connection, settlement, now) for settlement in settlements]
+
+
+def _settle_all(connection: sqlite3.Connection, settlements: Sequence[Settlement], now: int) -> bool:
+    for some in chunks(settlements):
+        rows = [value for settlement in some for value in settle_row(settlement, now)]
+        rows.append(now)
+        if connection.execute(sql_rows("settle", SETTLE_WIDTH, len(some)), rows).rowcount != len(some):
+            return False
+        leases = [value for settlement in some for value in (settlement.id, settlement.lease_id)]
+        connection.execute(sql_rows("settle_history", 2, len(some)), leases)
+        ended: Counts = Counter()
+        for *kind, state, n in connection.execute(
+            sql_rows("settled", 1, len(some)), [settlement.id for settlement in some]
+        ):
+            ended[*kind, state] += n
+            ended[*kind, "running"] -= n
+        count(connection, ended)
+    return True
+
+
+def _settle_one(connection: sqlite3.Connection, settlement: Settlement, now: int) -> Settled:
+    answer = judge_settlement(get(connection, [settlement.id])[0], settlement, from_micros(now))
+    if answer == "repeated":
+        return "written"
+    if answer == "written":
+        _settle_all(connection, [settlement], now)
+    return answer
+
+
+# Amend and purge.
+
+
+def amend(connection: sqlite3.Connection, amendments: Sequence[Amendment], now: int) -> list[Amended | QoError]:
+    """Each if its version still holds."""
+    return [_amend_one(connection, amendment, now) for amendment in amendments]
+
+
+def _amend_one(connection: sqlite3.Connection, amendment: Amendment, now: int) -> Amended:
+    if amendment.delete:
+        where = "id = ? AND version = ?"
+        return "written" if _delete(connection, where, (amendment.id, amendment.version)) else "changed"
+    available_at = micros(amendment.available_at)
+    values = {
+        **msgspec.structs.asdict(amendment),
+        "at": micros(amendment.at),
+        "ready": amendment.state == "pending" and available_at <= now,
+        "available_at": available_at,
+        "scheduled_at": micros(amendment.scheduled_at),
+        "completed_at": None if amendment.completed_at is None else micros(amendment.completed_at),
+        "error": error_text(amendment.error),
+        "output": raw_text(amendment.raw_output),
+    }
+    del values["raw_output"], values["delete"]
+    if not connection.execute(sql("amend"), values).rowcount:
+        return "changed"
+    connection.execute(sql("amend_history"), values)
+    if amendment.state != amendment.was:
+        kind = connection.execute("SELECT queue, type, priority FROM qo_tasks WHERE id = ?", (amendment.id,)).fetchone()
+        count(connection, Counter({(*kind, amendment.was): -1, (*kind, amendment.state): 1}))
+    return "written"
+
+
+def purge(connection: sqlite3.Connection, where: str, parameters: Sequence[object], limit: int) -> int:
+    """Delete ended tasks that match, the oldest end first."""
+    chosen = (
+        f"pk IN (SELECT pk FROM qo_tasks WHERE {where} AND completed_at IS NOT NULL ORDER BY completed_at, id LIMIT ?)"
+    )
+    return _delete(connection, chosen, (*parameters, limit))
+
+
+def _delete(connection: sqlite3.Connection, where: str, parameters: Sequence[object]) -> int:
+    """Remove tasks and all that belongs to them."""
+    rows = connection.execute(f"SELECT pk FROM qo_tasks WHERE {where}", parameters).fetchall()
+    if not rows:
+        return 0
+    pks = (to_json([pk for (pk,) in rows]),)
+    these = "(SELECT value FROM json_each(?))"
+    gone = connection.execute(
+        f"SELECT queue, type, priority, state, -count(*) FROM qo_tasks WHERE pk IN {these} GROUP BY 1, 2, 3, 4", pks
+    ).fetchall()
+    count(connection, Counter({tuple(kind): n for *kind, n in gone}))
+    connection.execute(
+        f"""DELETE FROM qo_keys WHERE (queue, key, task_id) IN
+        (SELECT queue, key, id FROM qo_tasks WHERE pk IN {these} AND key IS NOT NULL)""",
+        pks,
+    )
+    connection.execute(f"DELETE FROM qo_history WHERE task IN {these}", pks)
+    connection.execute(f"DELETE FROM qo_inputs WHERE task IN {these}", pks)
+    connection.execute(f"DELETE FROM qo_tasks WHERE pk IN {these}", pks)
+    return len(rows)
+
+
+def drop_leases(connection: sqlite3.Connection, workers: Sequence[str], now: int) -> None:
+    """Let the leases of workers that are certainly gone run out now. Index: qo_tasks_lease."""
+    connection.execute(
+        """UPDATE qo_tasks SET lease_expires_at = ?, version = version + 1
+        WHERE lease_id IS NOT NULL AND lease_expires_at > ? AND worker_id IN (SELECT value FROM json_each(?))""",
+        (now, now, to_json(workers)),
+    )
+
+
+# Small records.
+
+
+def put_record(
+    connection: sqlite3.Connection, kind: Kind, key: str, value: msgspec.Raw, version: int, now: int
+) -> Record | None:
+    """Write it if its version is still the one given; None when it is not."""
+    row = connection.execute("SELECT version FROM qo_records WHERE kind = ? AND key = ?", (kind, key)).fetchone()
+    known: int = row[0] if row else 0
+    if version not in (ANY_VERSION, known):
+        return None
+    connection.execute(
+        "INSERT OR REPLACE INTO qo_records (kind, key, value, version, updated_at) VALUES (?, ?, ?, ?, ?)",
+        (kind, key, bytes(value).decode(), known + 1, now),
+    )
+    return Record(kind=kind, key=key, value=value, version=known + 1, updated_at=from_micros(now))
+
+
+def delete_record(connection: sqlite3.Connection, kind: Kind, key: str) -> bool:
+    """Remove it; False when it was not there."""
+    return connection.execute("DELETE FROM qo_records WHERE kind = ? AND key = ?", (kind, key)).rowcount > 0
