@@ -292,14 +292,17 @@ def _known(annotation: Any, where: str) -> Any:
 
 
 def _adapter(annotation: Any, where: str) -> TypeAdapter[Any]:
-    # A model or dataclass keeps its own configuration; Pydantic does not let an adapter have another.
     try:
         try:
-            return TypeAdapter(annotation, config=_CONFIG)
+            adapter = TypeAdapter[Any](annotation, config=_CONFIG)
         except PydanticUserError as error:
+            # A model or dataclass keeps its own configuration; Pydantic does not let an adapter have another.
             if error.code != "type-adapter-config-unused":
                 raise
-            return TypeAdapter(annotation)
+            adapter = TypeAdapter[Any](annotation)
+        if not adapter.pydantic_complete:
+            adapter.rebuild(raise_errors=True)
+        return adapter
     except (PydanticUserError, SchemaError, NameError) as error:
         hint = "use JSON types, Pydantic models, dataclasses and the like"
         raise ConfigError(f"{where}: {str(error).splitlines()[0]}; {hint}") from error
