@@ -58,6 +58,10 @@ class Bench:
         self._open.append(store)
         return store
 
+    async def open_others(self, count: int) -> list[Store]:
+        """Stores of so many other processes."""
+        return [await self.open_another() for _ in range(count)]
+
     def need(self, capability: str) -> None:
         """Skip the scenario unless the store claims this capability."""
         if not getattr(self.capabilities, capability):

@@ -24,6 +24,8 @@ MODULES = (
     "records",
     "wait",
     "corrupt",
+    "races",
+    "races_outside",
 )
 TIMEOUT = 60.0
 """Seconds after which a scenario counts as hung."""

@@ -1,8 +1,9 @@
 """Small helpers of the scenarios that need no store: answers, outcomes, comparing records."""
 
-from collections.abc import Iterable, Sequence
+import asyncio
+from collections.abc import Coroutine, Iterable, Sequence
 from datetime import datetime
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import msgspec
 
@@ -71,3 +72,10 @@ def same(one: Task, other: Task) -> bool:
     """Do two records say the same? An engine may write JSON in its own way, so data is compared by value."""
     plain = [msgspec.structs.replace(task, raw_input=NULL, raw_output=NULL, raw_progress=NULL) for task in (one, other)]
     return plain[0] == plain[1] and (one.input, one.output, one.progress) == (other.input, other.output, other.progress)
+
+
+async def together(racers: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
+    """Run all at once; an error of one ends the race."""
+    async with asyncio.TaskGroup() as group:
+        running = [group.create_task(racer) for racer in racers]
+    return [task.result() for task in running]
