@@ -8,12 +8,12 @@ data that the store refuses as a whole is bisected until the culprit stands alon
 
 import asyncio
 from collections import deque
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Iterator, Sequence
 from typing import Generic, TypeVar
 
 from qo.changes import Amended, Amendment, Lease, Renewed, Settled, Settlement
 from qo.clock import SYSTEM, Clock
-from qo.errors import OutcomeUnknown, QoError, StoreError, Unavailable
+from qo.errors import Contention, OutcomeUnknown, QoError, StoreError, Unavailable, UsageError
 from qo.stores.protocol import Store, Submitted
 from qo.task import Task
 
@@ -25,6 +25,8 @@ MOST_ITEMS = 500
 MOST_BYTES = 4 * 1024 * 1024
 REPEATS = 6
 """How often a call whose outcome is unknown is repeated before its callers are told so: about 3 s."""
+
+CLOSED = "the queue is closed; nothing was written"
 
 
 class _Waiting(Generic[Item, Answer]):
@@ -48,6 +50,11 @@ class Committer(Generic[Item, Answer]):
         self._runner: asyncio.Task[None] | None = None
         self._closed = False
 
+    @property
+    def idle(self) -> bool:
+        """Is nothing waiting and nothing under way?"""
+        return self._runner is None
+
     async def add(self, item: Item) -> Answer:
         """The store's answer for one item; raises when that is an error."""
         (answer,) = await self._enter([item], self._size(item))
@@ -56,10 +63,19 @@ class Committer(Generic[Item, Answer]):
         return answer
 
     async def add_many(self, items: Sequence[Item]) -> list[Answer | QoError]:
-        """The store's answer for each item."""
+        """The store's answer for each item.
+
+        More than fit into one batch go one batch after the other. When one of them cannot be written, its items and
+        those after it are answered by the error: what was written before must not be hidden by raising it.
+        """
         answers: list[Answer | QoError] = []
         for piece in self._pieces(items):
-            answers += await self._enter(piece, sum(map(self._size, piece)))
+            try:
+                answers += await self._enter(piece, sum(map(self._size, piece)))
+            except StoreError as error:
+                if not answers:
+                    raise
+                return [*answers, *[error] * (len(items) - len(answers))]
         return answers
 
     async def close(self) -> None:
@@ -83,7 +99,7 @@ class Committer(Generic[Item, Answer]):
 
     async def _enter(self, items: Sequence[Item], size: int) -> list[Answer | QoError]:
         if self._closed:
-            raise Unavailable("the queue is closed; nothing was written")
+            raise Unavailable(CLOSED)
         answered: asyncio.Future[list[Answer | QoError]] = asyncio.get_running_loop().create_future()
         self._waiting.append(_Waiting(items, size, answered))
         if self._runner is None:
@@ -139,7 +155,14 @@ class Committer(Generic[Item, Answer]):
             if len(items) == 1:
                 return [error]
             middle = len(items) // 2
-            return [*await self._answers(items[:middle]), *await self._answers(items[middle:])]
+            return [*await self._answers_of_half(items[:middle]), *await self._answers_of_half(items[middle:])]
+
+    async def _answers_of_half(self, items: Sequence[Item]) -> list[Answer | QoError]:
+        """The other half may be written, so a store that fails now fails these items, not the batch."""
+        try:
+            return await self._answers(items)
+        except StoreError as error:
+            return [error] * len(items)
 
 
 def _pass_on(error: BaseException, answered: "asyncio.Future[list[Answer | QoError]]") -> None:
@@ -161,6 +184,7 @@ class GroupCommit:
         self._settle = Committer[Settlement, Settled](self._repeated(store.settle), _settlement_size)
         self._amend = Committer[Amendment, Amended](self._repeated(store.amend), lambda _: 500)
         self._renewals: dict[float, Committer[Lease, Renewed]] = {}
+        self._closed = False
 
     async def submit(self, task: Task) -> Submitted:
         """Store one task; durable when this returns."""
@@ -169,11 +193,15 @@ class GroupCommit:
     async def submit_many(self, tasks: Sequence[Task]) -> list[Submitted | QoError]:
         """Store many tasks, answering for each."""
         plain = [task for task in tasks if task.key is None]
-        if len(plain) == len(tasks):
-            return await self._plain.add_many(tasks)
         keyed = [task for task in tasks if task.key is not None]
-        both = await asyncio.gather(self._plain.add_many(plain), self._keyed.add_many(keyed))
-        answers = (iter(both[0]), iter(both[1]))
+        if not keyed or not plain:
+            return await (self._keyed if keyed else self._plain).add_many(tasks)
+        both = await asyncio.gather(self._plain.add_many(plain), self._keyed.add_many(keyed), return_exceptions=True)
+        errors = [answers for answers in both if isinstance(answers, BaseException)]
+        if len(errors) == 2 or not all(isinstance(error, StoreError) for error in errors):
+            raise errors[0]
+        # An error of one half must not hide what the other wrote.
+        answers = (_for_each(plain, both[0]), _for_each(keyed, both[1]))
         return [next(answers[task.key is not None]) for task in tasks]
 
     async def settle(self, settlement: Settlement) -> Settled:
@@ -190,16 +218,25 @@ class GroupCommit:
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Renewed | QoError]:
         """Let leases run out later."""
-        if ttl not in self._renewals:
+        if self._closed:
+            raise Unavailable(CLOSED)
+        committer = self._renewals.get(ttl)
+        if committer is None:
 
             async def call(some: Sequence[Lease]) -> Sequence[Renewed | QoError]:
                 return await self._store.renew(some, ttl)
 
-            self._renewals[ttl] = Committer[Lease, Renewed](self._repeated(call), lambda _: 200)
-        return await self._renewals[ttl].add_many(leases)
+            committer = self._renewals[ttl] = Committer[Lease, Renewed](self._repeated(call), lambda _: 200)
+        try:
+            return await committer.add_many(leases)
+        finally:
+            # A ttl may be any number, so those out of use are forgotten.
+            if committer.idle and self._renewals.get(ttl) is committer:
+                del self._renewals[ttl]
 
     async def close(self) -> None:
         """Write what is waiting; take nothing more."""
+        self._closed = True
         committers = (self._plain, self._keyed, self._settle, self._amend, *self._renewals.values())
         await asyncio.gather(*(committer.close() for committer in committers))
 
@@ -229,6 +266,18 @@ class GroupCommit:
         order = sorted(first.values(), key=lambda index: (tasks[index].queue, tasks[index].key))
         answers = await self._submit([tasks[index] for index in order])
         found = dict(zip(order, answers, strict=True))
+        # What is wrong with the data of one is not wrong with that of its twins: they try without it.
+        alone = [
+            index
+            for index, task in enumerate(tasks)
+            if index not in found and isinstance(found[first[task.queue, task.key]], UsageError)
+        ]
+        if alone:
+            try:
+                again = await self._submit_keyed([tasks[index] for index in alone])
+            except QoError as error:  # the others are written all the same
+                again = [error] * len(alone)
+            found |= zip(alone, again, strict=True)
         return [
             found[index] if index in found else _for_twin(found[first[task.queue, task.key]])
             for index, task in enumerate(tasks)
@@ -238,14 +287,30 @@ class GroupCommit:
         """The same call, repeated while its outcome is unknown: ids make every verb repeatable."""
 
         async def repeat(items: Sequence[Item]) -> Sequence[Answer | QoError]:
-            for tried in range(REPEATS):
+            unknown: OutcomeUnknown | None = None
+            for tried in range(REPEATS + 1):
+                if tried:
+                    await self._clock.sleep(0.05 * 2 ** (tried - 1) * (0.5 + self._clock.chance()))
                 try:
                     return await call(items)
-                except OutcomeUnknown:
-                    await self._clock.sleep(0.05 * 2**tried * (0.5 + self._clock.chance()))
-            return await call(items)
+                except OutcomeUnknown as error:
+                    unknown = error
+                except (Unavailable, Contention):
+                    # This try wrote nothing, but an earlier one may have: nobody may be told otherwise.
+                    if unknown is None:
+                        raise
+            assert unknown is not None
+            raise unknown
 
         return repeat
+
+
+def _for_each(items: Sequence[Item], answers: list[Answer | QoError] | BaseException) -> Iterator[Answer | QoError]:
+    """The answers one by one; an error is that of each item."""
+    if isinstance(answers, QoError):
+        return iter([answers] * len(items))
+    assert isinstance(answers, list)
+    return iter(answers)
 
 
 def _for_twin(answer: Submitted | QoError) -> Submitted | QoError:
