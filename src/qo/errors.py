@@ -10,6 +10,7 @@
     │   ├── Unavailable            nothing was written: try again
     │   ├── OutcomeUnknown         it may have been written: repeat with the same ids
     │   ├── Contention             too many writers at once: back off, then try again
+    │   ├── PartlySubmitted        some of many tasks were not stored: see its results
     │   ├── SchemaMismatch         the stored data is older or newer than this code: migrate
     │   └── CorruptRecord          one stored record cannot be read
     └── TaskError                  about one task
@@ -21,6 +22,9 @@
 
 Engines translate their driver's errors to these in one place and keep the cause (`raise … from error`).
 """
+
+from collections.abc import Sequence
+from typing import Any
 
 
 class QoError(Exception):
@@ -63,6 +67,18 @@ class Contention(StoreError):
     """Too many writers at once; the call was given up after its retries."""
 
 
+class PartlySubmitted(StoreError):
+    """Some tasks of a `submit_many` were stored and some were not.
+
+    `results` has, in the order of the calls, the handle of each task that was stored and the error of each that was
+    not (or, when that is OutcomeUnknown, may not have been).
+    """
+
+    def __init__(self, message: str, results: Sequence[Any]) -> None:
+        super().__init__(message)
+        self.results = results
+
+
 class SchemaMismatch(StoreError):
     """The stored data has another format than this version of qo can use."""
 
@@ -80,7 +96,11 @@ class TaskError(QoError):
 
 
 class TaskFailed(TaskError):
-    """The task ended as failed."""
+    """The task ended as failed. `error` is what the task says of it (reason, message, type, traceback)."""
+
+    def __init__(self, message: str, task_id: str | None = None, error: Any = None) -> None:
+        super().__init__(message, task_id)
+        self.error = error
 
 
 class TaskCancelled(TaskError):
