@@ -17,6 +17,7 @@ from typing import NoReturn
 import msgspec
 
 from qo.changes import Amendment, Settlement
+from qo.clock import micros
 from qo.errors import IllegalTransition, InvalidInput
 from qo.ordering import Priority, check_priority, rank
 from qo.outcomes import Cancelled, GivenBack, Outcome, Raised, Returned, Snoozed
@@ -124,6 +125,24 @@ def expire(task: Task, now: datetime, chance: float, max_losses: int = 10) -> Se
     wait = 0.0 if losses == 1 else task.retry.delay(losses - 1, chance)
     available_at = now + timedelta(seconds=wait)
     return _settlement(task, now, "pending", losses=losses, error=error, available_at=available_at, expired=True)
+
+
+def give_up(id: str, lease_id: str, attempt: int, message: str, now: datetime) -> Settlement:
+    """Fail a record that was claimed but cannot be read; all that is known of it is the lease."""
+    error = _clean(ErrorInfo(reason="corrupt", message=message, retriable=False))
+    return Settlement(
+        id=id,
+        lease_id=lease_id,
+        attempt=attempt,
+        at=now,
+        state="failed",
+        available_at=now,
+        scheduled_at=now,
+        rank=micros(now),
+        failures=1,
+        losses=0,
+        error=error,
+    )
 
 
 def cancel(task: Task, now: datetime, actor: str | None = None) -> Amendment | None:
