@@ -114,13 +114,15 @@ def _promote(connection: sqlite3.Connection, lanes: list[SqlLane], now: int) -> 
     if not lanes:
         return None
     left = PROMOTE_AT_ONCE
-    for lane, due in zip(lanes, _due(connection, lanes), strict=True):
+    times = _due(connection, lanes)
+    for lane, due in zip(lanes, times, strict=True):
         if due is not None and due <= now and left > 0:
             queue, type, requires = lane
             where = {"queue": queue, "type": type, "requires": requires, "now": now, "most": left}
             left -= connection.execute(sql("promote"), where).rowcount
-    times = [due for due in _due(connection, lanes) if due is not None]
-    return min(times, default=None)
+    if left < PROMOTE_AT_ONCE:
+        times = _due(connection, lanes)
+    return min((due for due in times if due is not None), default=None)
 
 
 def _due(connection: sqlite3.Connection, lanes: list[SqlLane]) -> list[int | None]:
