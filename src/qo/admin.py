@@ -1,4 +1,4 @@
-"""Looking at a queue and changing what is in it: the half of Queue that is not about submitting.
+"""Changing what is in a queue: cancel, replay, archive, purge, pause. The second part of Queue.
 
 A change is read, decided by `lifecycle` and written under the guard of the version read; when somebody else was
 faster it is read and decided again.
@@ -9,23 +9,17 @@ import functools
 import logging
 from collections.abc import Awaitable, Callable, Iterable, Sequence
 from datetime import datetime, timedelta
-from typing import Any, Literal, Unpack
+from typing import Literal
 
-import msgspec
 from msgspec.structs import replace
 
 from qo import lifecycle
 from qo.changes import Amendment, apply_amendment
-from qo.clock import Clock
-from qo.errors import ConfigError, Contention, InvalidInput, OutcomeUnknown, QoError, TaskNotFound
-from qo.handlers import Registry
-from qo.records import NO_CONTROLS, Controls, WorkerInfo, decode_controls, decode_worker, encode_record
-from qo.session import Session, Sessions
-from qo.settings import Settings
-from qo.stores.protocol import Page, Sort
-from qo.task import Task, Transition, check_name
-from qo.units import seconds
-from qo.views import QueueStats, TypeInfo, Where, make_filter, queue_stats
+from qo.errors import Contention, InvalidInput, OutcomeUnknown, QoError
+from qo.reading import Reading
+from qo.records import Controls, encode_record
+from qo.task import Task, check_name
+from qo.views import duration, make_filter
 
 log = logging.getLogger("qo")
 TRIES = 20
@@ -35,98 +29,8 @@ Verb = Literal["cancel", "replay", "archive", "unarchive", "delete"]
 Decide = Callable[[Task, datetime], Amendment | None]
 
 
-class Admin:
-    """What can be asked of a queue and done to its tasks."""
-
-    name: str
-    settings: Settings
-    registry: Registry
-    clock: Clock
-    _sessions: Sessions
-
-    async def session(self) -> Session:
-        """The opened store of this event loop."""
-        return self._sessions.ready() or await self._sessions.open()
-
-    # Looking.
-
-    async def get(self, id: str) -> Task:
-        """The task as it is now, or TaskNotFound."""
-        task = await (await self.session()).get(check_name("id", id))
-        if task is None:
-            raise TaskNotFound(f"there is no task {id}; it may have been deleted or purged", id)
-        return task
-
-    async def find(
-        self,
-        *,
-        sort: Sort = "newest",
-        limit: int = 100,
-        cursor: str | None = None,
-        offset: int = 0,
-        total: bool = False,
-        **where: Unpack[Where],
-    ) -> Page:
-        """A page of tasks, archived ones only when asked for; `cursor=page.cursor` gives the next page."""
-        if limit < 1 or offset < 0:
-            raise InvalidInput(f"limit must be at least 1 and offset at least 0, not {limit} and {offset}")
-        wanted = make_filter(self.name, **where)
-        store = (await self.session()).store
-        return await store.find(wanted, sort=sort, limit=limit, cursor=cursor, offset=offset, total=total)
-
-    async def history(self, id: str) -> list[Transition]:
-        """All that happened to a task, oldest first."""
-        lines = await (await self.session()).store.history(check_name("id", id))
-        if not lines:
-            await self.get(id)
-        return lines
-
-    async def stats(self) -> QueueStats:
-        """The queue in numbers."""
-        store = (await self.session()).store
-        stats, workers, controls = await asyncio.gather(store.stats(self.name), self.workers(), self.controls())
-        return queue_stats(self.name, stats, workers, controls.paused, controls.paused_types, store.now())
-
-    async def workers(self) -> list[WorkerInfo]:
-        """The workers of this queue, with their state as seen now."""
-        store = (await self.session()).store
-        workers: list[WorkerInfo] = []
-        for record in await store.records("worker"):
-            try:
-                worker = decode_worker(record.value)
-            except msgspec.MsgspecError as error:
-                log.warning("the record of worker %s cannot be read: %s", record.key, error)
-                continue
-            if self.name in worker.queues:
-                workers.append(replace(worker, state=worker.seen(store.now(), self.settings.worker_dead_after)))
-        return workers
-
-    async def types(self) -> list[TypeInfo]:
-        """Every type that has tasks, a handler here or a worker, by name."""
-        store = (await self.session()).store
-        stats, workers, controls = await asyncio.gather(store.stats(self.name), self.workers(), self.controls())
-        live = [worker for worker in workers if worker.state != "dead"]
-        schemas = {name: schema for worker in live for name, schema in worker.types.items()}
-        names = {*stats.by_type, *self.registry.types, *schemas}
-        return [
-            TypeInfo(
-                name=name,
-                registered=name in self.registry,
-                workers=sum(name in worker.types for worker in live),
-                paused=controls.stops(name),
-                counts=stats.by_type.get(name, {}),
-                schema=self._schema(name) or schemas.get(name),
-            )
-            for name in sorted(names)
-        ]
-
-    def _schema(self, type: str) -> dict[str, Any] | None:
-        handler = self.registry.find(type)
-        try:
-            return handler.schema() if handler else None
-        except ConfigError as error:
-            log.warning("%s", error)
-            return None
+class Admin(Reading):
+    """What can be done to the tasks of a queue."""
 
     # Changing tasks.
 
@@ -181,7 +85,7 @@ class Admin:
         if isinstance(older_than, datetime):
             before = older_than
         else:
-            before = store.now() - _duration(older_than)
+            before = store.now() - timedelta(seconds=duration("older_than", older_than))
         wanted = make_filter(self.name, states=states, completed_before=before)
         if not wanted.states or {"pending", "running"} & set(wanted.states):
             raise InvalidInput("purge removes tasks that ended: completed, failed, cancelled, archived")
@@ -213,10 +117,6 @@ class Admin:
 
     # Controls.
 
-    async def controls(self) -> Controls:
-        """What is paused and limited now."""
-        return (await self._controls())[0]
-
     async def pause(self, type: str | None = None) -> Controls:
         """Let no worker claim anything, or nothing of that type, until `resume`. What runs goes on."""
         if type is None:
@@ -244,16 +144,10 @@ class Admin:
 
         return await self._control(change)
 
-    async def _controls(self) -> tuple[Controls, int]:
-        for record in await (await self.session()).store.records("control"):
-            if record.key == self.name:
-                return decode_controls(record.value), record.version
-        return NO_CONTROLS, 0
-
     async def _control(self, change: Callable[[Controls], Controls]) -> Controls:
         store = (await self.session()).store
         for _ in range(TRIES):
-            before, version = await self._controls()
+            before, version = await self.read_controls()
             after = change(before)
             if after == before:
                 return after
@@ -263,15 +157,6 @@ class Admin:
             except OutcomeUnknown:
                 await self.clock.sleep(0.1)
         raise Contention(f"the controls of queue {self.name!r} kept changing; try again")
-
-
-def _duration(value: timedelta | str | float) -> timedelta:
-    if isinstance(value, timedelta):
-        return value
-    try:
-        return timedelta(seconds=seconds(value))
-    except ValueError:
-        raise InvalidInput(f"older_than: {value!r} is not a time, a timedelta or a duration such as 7d") from None
 
 
 async def _all(work: Callable[[str], Awaitable[Task | QoError]], ids: Sequence[str]) -> list[Task | QoError]:

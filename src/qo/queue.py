@@ -7,33 +7,34 @@ Looking and changing is in `admin`, what `@q.task` returns in `calls`, pulling b
 import logging
 from collections.abc import Callable, Coroutine, Iterable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypeVar, Unpack, cast, overload
+from typing import TYPE_CHECKING, Any, ParamSpec, Self, TypedDict, TypeVar, Unpack, cast, overload
 
 import msgspec
 
 from qo.admin import Admin
 from qo.calls import AsyncTaskFunction, Call, SyncTaskFunction, TaskDecorator, TaskFunction, TaskHandle
+from qo.chain import Chain
 from qo.clock import SYSTEM, Clock
+from qo.embedded import EmbeddedWorker
 from qo.errors import (
     ConfigError,
     InvalidInput,
     PartlySubmitted,
     QoError,
-    ResultTimeout,
-    TaskCancelled,
-    TaskFailed,
     UsageError,
 )
-from qo.handlers import NO_OPTIONS, CallOptions, Handler, Options, Registry, TaskOptions, TypeOptions
+from qo.handlers import NO_OPTIONS, CallOptions, Duration, Handler, Options, Registry, TaskOptions, TypeOptions
 from qo.plans import Planner
+from qo.pull import Claim
 from qo.session import Lending, Sessions
 from qo.settings import ROWS, Settings, load
 from qo.signature import Value
 from qo.stores.open import StoreFactory, store_factory
 from qo.stores.protocol import Store
-from qo.task import Task, check_name
-from qo.units import show_url
-from qo.values import decode_value, encode_value
+from qo.task import check_name
+from qo.units import DURATION, show_url
+from qo.values import encode_value
+from qo.views import duration
 
 if TYPE_CHECKING:
     from qo.sync import SyncQueue
@@ -42,8 +43,6 @@ P = ParamSpec("P")
 R = TypeVar("R")
 
 log = logging.getLogger("qo")
-FIRST_PAUSE, LONGEST_PAUSE = 0.005, 0.25
-"""Seconds between two looks at a task whose result is waited for."""
 
 
 class QueueOptions(TaskOptions, total=False):
@@ -55,6 +54,17 @@ class QueueOptions(TaskOptions, total=False):
     heartbeat: float | str
     max_input_bytes: int | str
     max_output_bytes: int | str
+
+
+class WorkerOptions(TypedDict, total=False):
+    """What can be said of a worker: `q.start(concurrency=50)`."""
+
+    concurrency: int | None
+    types: Iterable[str] | None
+    any_type: bool
+    capabilities: Iterable[str]
+    upkeep: bool
+    id: str | None
 
 
 class Queue(Admin):
@@ -95,6 +105,7 @@ class Queue(Admin):
         """Resolves options; for `calls` and `chain`."""
         self._sessions = Sessions(self.open_store, clock)
         self._sync: SyncQueue | None = None
+        self._embedded: EmbeddedWorker | None = None
         for warning in self.settings.warnings:
             log.warning("%s", warning)
 
@@ -119,6 +130,10 @@ class Queue(Admin):
     async def close(self) -> None:
         """Write what is under way and close the store as this event loop has it open. The next use opens it again."""
         await self._sessions.close()
+        if self._sync is not None:
+            from qo.sync import close_behind
+
+            await close_behind(self)
 
     # Declaring.
 
@@ -202,43 +217,46 @@ class Queue(Admin):
             raise InvalidInput(f"{type}: its input is an object of keywords, such as {{'name': …}}, not {input!r:.100}")
         return handler.bind_within(limit, **cast("Mapping[str, Any]", input))
 
-    # Results.
+    def __call__(self, type: str) -> Chain:
+        """One task type, chainable: `q("crawl").set_worker(fn).set_timeout(300).add({"url": "…"})`."""
+        return Chain(self, type)
 
-    @overload
-    async def result(self, task: TaskHandle[R], timeout: float | None = None) -> R: ...
-    @overload
-    async def result(self, task: str, timeout: float | None = None) -> Any: ...
-    async def result(self, task: str | TaskHandle[Any], timeout: float | None = None) -> Any:
-        """What the handler returned; waits for it. Raises TaskFailed, TaskCancelled, TaskNotFound or ResultTimeout."""
-        return self.output_of(await self.ended(task if isinstance(task, str) else task.id, timeout))
+    # Running.
 
-    async def ended(self, id: str, timeout: float | None = None) -> Task:
-        """The task once it has ended, however it ended; ResultTimeout when that takes longer."""
-        deadline = None if timeout is None else self.clock.monotonic() + timeout
-        pause = FIRST_PAUSE
-        while True:
-            task = await self.get(id)
-            if task.ended:
-                return task
-            if deadline is not None:
-                left = deadline - self.clock.monotonic()
-                if left <= 0:
-                    raise ResultTimeout(_unfinished(task, timeout), id)
-                pause = min(pause, left)
-            await self.clock.sleep(pause)
-            pause = min(2 * pause, LONGEST_PAUSE)
+    def claim(
+        self,
+        *types: str,
+        limit: int = 1,
+        capabilities: Iterable[str] = (),
+        lease: Duration | None = None,
+        wait: Duration = 0,
+    ) -> Claim:
+        """Pull tasks by hand: `async with q.claim("crawl", limit=5) as tasks`; without a type, any. Waits up to `wait`
+        seconds for work. What the block does not settle is given back at its end."""
+        if limit < 1:
+            raise InvalidInput(f"limit must be at least 1, not {limit}")
+        has = frozenset(check_name("capability", name) for name in capabilities)
+        named = tuple(check_name("type", name) for name in types)
+        seconds = self.settings.lease if lease is None else duration("lease", lease, DURATION)
+        return Claim(self, named, limit, has, seconds, duration("wait", wait))
 
-    def output_of(self, task: Task) -> Any:
-        """The output of an ended task, read by the annotation of its handler if it has one here."""
-        state = task.archived_from if task.state == "archived" else task.state
-        if state == "completed":
-            handler = self.registry.find(task.type)
-            return handler.decode_output(task.raw_output) if handler else decode_value(task.raw_output)
-        if state == "cancelled":
-            raise TaskCancelled(f"task {task.id} ({task.type}) was cancelled", task.id)
-        if state != "failed":
-            raise UsageError(f"task {task.id} is {task.state}: it has no output yet")
-        raise _failure(task)
+    async def run_once(self, limit: int = 100, **options: Unpack[WorkerOptions]) -> int:
+        """Claim once, run what was claimed to its end, settle it; how many there were. For tests and cron."""
+        from qo.worker.worker import Worker
+
+        return await Worker(self, **options).run_once(limit)
+
+    def start(self, **options: Unpack[WorkerOptions]) -> None:
+        """Run a worker in a thread of this process, until `stop`. It runs the handlers registered by now."""
+        if self._embedded is not None and self._embedded.alive:
+            raise UsageError("the worker of this queue runs already; q.stop() stops it")
+        self._embedded = EmbeddedWorker(self, **options)
+
+    def stop(self, timeout: float | None = None) -> None:
+        """Let the worker of `start` finish what runs, and wait for it. Raises what ended it, if something did."""
+        embedded, self._embedded = self._embedded, None
+        if embedded is not None:
+            embedded.stop(timeout)
 
     @property
     def sync(self) -> "SyncQueue":
@@ -259,23 +277,3 @@ def _queue_name(name: str) -> str:
 
 def _factory_of(store: StoreFactory | Store) -> StoreFactory:
     return store if callable(store) else Lending(store).lend
-
-
-def _unfinished(task: Task, timeout: float | None) -> str:
-    text = f"task {task.id} ({task.type}) did not end within {timeout:g} s; it is {task.state}"
-    if task.state == "pending" and task.attempt == 0:
-        text += ": is a worker for this type running?"
-    return text
-
-
-def _failure(task: Task) -> TaskFailed:
-    error = task.error
-    if error is None:
-        return TaskFailed(f"task {task.id} ({task.type}) failed", task.id)
-    kind = f"{error.type}: " if error.type else ""
-    runs = f"{task.attempt} attempt{'s'[: task.attempt != 1]}"
-    message = f"task {task.id} ({task.type}) failed after {runs}, {error.reason}: {kind}{error.message}"
-    failed = TaskFailed(message, task.id, error)
-    if error.traceback:
-        failed.add_note(f"in the worker:\n{error.traceback.rstrip()}")
-    return failed

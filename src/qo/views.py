@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Mapping
 from datetime import datetime, timedelta
-from typing import Any, TypedDict, Unpack
+from typing import Any, TypedDict, Unpack, cast
 
 import msgspec
 
@@ -11,6 +11,7 @@ from qo.ordering import Priority, check_priority
 from qo.records import WorkerInfo, WorkerState
 from qo.stores.protocol import Filter, Stats
 from qo.task import STATES, State
+from qo.units import DURATION_OR_ZERO, Kind
 
 
 class PriorityDepth(msgspec.Struct, frozen=True, kw_only=True):
@@ -136,6 +137,14 @@ def queue_stats(
         paused=paused,
         paused_types=tuple(sorted(paused_types)),
     )
+
+
+def duration(name: str, value: object, kind: Kind = DURATION_OR_ZERO) -> float:
+    """Seconds from what people write: 5, "10m", a timedelta; InvalidInput names it."""
+    try:
+        return cast("float", kind.parse(value.total_seconds() if isinstance(value, timedelta) else value))
+    except ValueError:
+        raise InvalidInput(f"{name}: {value!r} is not {kind.words}") from None
 
 
 def _age(moment: datetime | None, now: datetime) -> float:
