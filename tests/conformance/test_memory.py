@@ -5,7 +5,7 @@ from contextlib import asynccontextmanager
 
 from qo.clock import SYSTEM, ManualClock
 from qo.stores.memory import MemoryStore, SharedMemory
-from qo.testing.conformance import Harness, Opener, conformance
+from qo.testing.conformance import Harness, Opener, conformance, model_test
 
 
 class MemoryHarness(Harness):
@@ -21,3 +21,5 @@ class MemoryHarness(Harness):
 
 
 test_conformance = conformance(MemoryHarness())
+test_model = model_test(MemoryHarness(ManualClock()))
+test_model_in_real_time = model_test(MemoryHarness(), examples=40)

@@ -9,6 +9,7 @@ A store joins with a few lines in a test file:
                 yield lambda: MyStore(place)
 
     test_conformance = conformance(MyHarness())
+    test_model = model_test(MyHarness())
 
 One module holds the scenarios of one verb. Needs pytest, and hypothesis for the model; neither is imported before use.
 """
@@ -29,9 +30,25 @@ __all__ = [
     "Skipped",
     "conformance",
     "failures",
+    "model_test",
     "run_scenario",
     "scenarios",
 ]
+
+
+def model_test(harness: Harness, *, examples: int = 100, steps: int = 50) -> Callable[[], None]:
+    """A pytest function that drives the store and the memory store by the same operations and compares everything.
+
+    Give a harness whose stores run on a `ManualClock`, where the engine allows it: then time moves too.
+    """
+
+    def test_model() -> None:
+        """The store does what the memory store does, whatever happens in whatever order."""
+        from qo.testing.conformance.machine import run_model
+
+        run_model(harness, examples=examples, steps=steps)
+
+    return test_model
 
 
 def conformance(harness: Harness) -> Callable[[Scenario], None]:

@@ -7,10 +7,7 @@ from qo.outcomes import Snoozed
 from qo.task import Task
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, good, ids, raised
-
-SLACK = timedelta(minutes=1)
-"""A store may announce a time to come a little early (it keeps them by the minute), never late."""
+from qo.testing.conformance.tools import HOUR, SLACK, good, ids, raised
 
 
 async def backing_off(bench: Bench, *, age: float = HOUR, after: float = HOUR) -> Task:

@@ -2,26 +2,10 @@
 
 from qo import lifecycle
 from qo.outcomes import Returned
-from qo.stores.protocol import Stats
 from qo.task import STATES, State
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, failed_for_good, good, ids, raised, same
-
-
-def counts(stats: Stats) -> dict[State, int]:
-    """The states that some task is in."""
-    return {state: number for state in STATES if (number := getattr(stats, state))}
-
-
-def by_type(stats: Stats) -> dict[str, dict[State, int]]:
-    """The same for each type; whether a store names what is empty is its own affair."""
-    types: dict[str, dict[State, int]] = {}
-    for type, states in stats.by_type.items():
-        for state, number in states.items():
-            if number:
-                types.setdefault(type, {})[state] = number
-    return types
+from qo.testing.conformance.tools import HOUR, by_type, counts, failed_for_good, good, ids, raised, same
 
 
 @scenario

@@ -27,7 +27,7 @@ MODULES = (
     "races",
     "races_outside",
 )
-TIMEOUT = 60.0
+TIMEOUT = 30.0
 """Seconds after which a scenario counts as hung."""
 
 

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Coroutine, Iterable, Sequence
-from datetime import datetime
+from datetime import datetime, timedelta
 from typing import Any, TypeVar, cast
 
 import msgspec
@@ -10,12 +10,14 @@ import msgspec
 from qo.changes import Settlement
 from qo.errors import QoError
 from qo.outcomes import Raised
-from qo.stores.protocol import Corrupt, Page
-from qo.task import ErrorInfo, Task
+from qo.stores.protocol import Corrupt, Page, Stats
+from qo.task import STATES, ErrorInfo, State, Task
 from qo.values import NULL
 
 T = TypeVar("T")
 HOUR = 3600.0
+SLACK = timedelta(minutes=1)
+"""A store may announce a time to come a little early (it keeps them by the minute), never late."""
 
 
 def only(answers: Sequence[T | QoError]) -> T:
@@ -79,3 +81,29 @@ async def together(racers: Sequence[Coroutine[Any, Any, T]]) -> list[T]:
     async with asyncio.TaskGroup() as group:
         running = [group.create_task(racer) for racer in racers]
     return [task.result() for task in running]
+
+
+def counts(stats: Stats) -> dict[State, int]:
+    """The states that some task is in."""
+    return {state: number for state in STATES if (number := getattr(stats, state))}
+
+
+def by_type(stats: Stats) -> dict[str, dict[State, int]]:
+    """The same for each type; whether a store names what is empty is its own affair."""
+    types: dict[str, dict[State, int]] = {}
+    for type, states in stats.by_type.items():
+        for state, number in states.items():
+            if number:
+                types.setdefault(type, {})[state] = number
+    return types
+
+
+def plain_stats(stats: Stats, exact: bool) -> tuple[object, ...]:
+    """Stats to compare with those of another store; without what depends on the moment, unless the clock is exact."""
+    return (
+        counts(stats),
+        by_type(stats),
+        {priority: (each.depth, each.oldest) for priority, each in stats.by_priority.items() if each.depth},
+        (stats.ready, stats.delayed),
+        stats.ended_last_minute if exact else 0,
+    )

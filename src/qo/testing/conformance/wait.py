@@ -1,6 +1,6 @@
 """Wait: a hint that there may be work. Where wake-ups are pushed, nobody waits out the time while there is some.
 
-That a wait ended early is shown by its timeout: an hour, in a scenario that counts as hung after a minute.
+That a wait ended early is shown by its timeout: an hour, in a scenario that counts as hung long before.
 """
 
 import asyncio
@@ -82,9 +82,10 @@ async def woken_by_a_resume(bench: Bench) -> None:
 
 @scenario
 async def no_wakeup_is_missed(bench: Bench) -> None:
-    """Work that came after this store's last claim and before its wait ends the wait at once."""
+    """Once a store has waited, work that comes after its last claim and before its next wait ends that wait."""
     bench.need("push_wakeup")
     other = await bench.open_another()
+    await other.wait(0)
     assert await bench.claim(store=other) == []
     task = await bench.submit()
     got: list[str] = []
