@@ -538,12 +538,13 @@ async def test_close_in_the_middle_of_many() -> None:
     """A submit_many that close cuts off says for each item whether it was written."""
     store = ScriptedStore(held=True)
     group = grouped(store)
-    caller = asyncio.create_task(group.submit_many([task() for _ in range(MOST_ITEMS + 2)]))
+    tasks = [task() for _ in range(MOST_ITEMS + 2)]
+    caller = asyncio.ensure_future(group.submit_many(tasks))
     call = await store.next_call()
     closing = asyncio.create_task(group.close())
     await turns()
     call.let_go()
-    (answers, _) = await asyncio.gather(caller, closing)
+    answers, _ = await asyncio.gather(caller, closing)
     assert outcomes(answers) == ["created"] * MOST_ITEMS + ["Unavailable"] * 2
 
 

@@ -62,14 +62,14 @@ def held(connection: sqlite3.Connection, want: Want) -> Claimed:
     try:
         (text,) = connection.execute(sql("held", columns=COLUMNS), {"lease_id": want.lease_id}).fetchone()
         tasks = [to_task(row) for row in _rows.decode(text)]
-    except (CorruptRecord, sqlite3.OperationalError, msgspec.DecodeError):
+    except (CorruptRecord, sqlite3.OperationalError, sqlite3.DataError, msgspec.DecodeError):
         return _held_one_by_one(connection, want)
     tasks.sort(key=_order)
     return Claimed(tasks=tasks)
 
 
 def _held_one_by_one(connection: sqlite3.Connection, want: Want) -> Claimed:
-    """The slow way, when one of the records cannot be read."""
+    """The slow way, when one of the records cannot be read, or all together are too long for one text."""
     tasks: list[Task] = []
     corrupt: list[Corrupt] = []
     keys = connection.execute("SELECT pk, id, attempt FROM qo_tasks WHERE lease_id = ?", (want.lease_id,)).fetchall()
@@ -94,7 +94,7 @@ def _runnable(
     connection: sqlite3.Connection, which: dict[str, str], want: Want, stops: dict[str, Controls]
 ) -> list[SqlLane]:
     """The live lanes of an index that this worker may and can run."""
-    queues = to_json(want.queues)
+    queues = to_json(list(dict.fromkeys(want.queues)))
     if want.types is None:
         (text,) = connection.execute(sql("lanes", **which), {"queues": queues}).fetchone()
     else:

@@ -6,6 +6,8 @@ the process ends, however it ends, and in whichever container it ran, which a lo
 """
 
 import asyncio
+import contextlib
+import errno
 import os
 import sys
 from pathlib import Path
@@ -32,11 +34,13 @@ class Presence:
         self._locks: dict[str, int] = {}
         self._boot = boot_id()
         self.waiting: set[asyncio.Event] = set()
+        self.works = sys.platform != "win32"
+        """Are pipes and locks to be had here?"""
 
     @property
-    def works(self) -> bool:
-        """Are pipes and locks to be had here?"""
-        return sys.platform != "win32"
+    def pipe(self) -> int | None:
+        """The pipe of this store, if it has one."""
+        return self._pipe
 
     @property
     def certain(self) -> bool:
@@ -45,14 +49,24 @@ class Presence:
 
     # Waking.
 
-    def listen(self) -> int:
-        """The pipe of this store, made on first use."""
-        if self._pipe is None:
-            self._folder.mkdir(exist_ok=True)
-            os.mkfifo(self._pipe_path, 0o666)
-            # Open for both, so that the pipe never reports that its last writer left.
-            self._pipe = os.open(self._pipe_path, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+    def listen(self) -> int | None:
+        """The pipe of this store, made on first use; None where there can be none."""
+        if self._pipe is None and self.works:
+            try:
+                self._pipe = self._make_pipe()
+            except OSError:  # a file system without pipes, or a folder that may not be written: polling stays correct
+                self.works = False
         return self._pipe
+
+    def _make_pipe(self) -> int:
+        self._folder.mkdir(exist_ok=True)
+        # Open before it has its name: who finds a pipe that nobody reads takes it for a leftover and removes it.
+        early = self._pipe_path.with_suffix(".new")
+        os.mkfifo(early, 0o666)
+        # Open for both, so that the pipe never reports that its last writer left.
+        pipe = os.open(early, os.O_RDWR | os.O_NONBLOCK | os.O_CLOEXEC)
+        early.rename(self._pipe_path)
+        return pipe
 
     def heard(self) -> bool:
         """Empty the pipe; was there anything in it?"""
@@ -64,25 +78,28 @@ class Presence:
             return False
 
     def wake_all(self) -> None:
-        """Tell every store that waits, this one too, that there may be work."""
-        if self._folder.is_dir():
-            for path in self._folder.iterdir():
-                if path.suffix == ".wake":
-                    self._wake(path)
+        """Tell every store that waits, this one too, that there may be work. Never an error: what is to be told is
+        done already, and whoever is not told finds it by polling."""
+        try:
+            paths = [path for path in self._folder.iterdir() if path.suffix == ".wake"]
+        except OSError:  # no folder: nobody waits
+            return
+        for path in paths:
+            self._wake(path)
 
     @staticmethod
     def _wake(path: Path) -> None:
         try:
             pipe = os.open(path, os.O_WRONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return
-        except OSError:  # ENXIO: nobody reads it any more
-            path.unlink(missing_ok=True)
+        except OSError as error:
+            if error.errno == errno.ENXIO:  # nobody reads it any more
+                with contextlib.suppress(OSError):
+                    path.unlink()
             return
         try:
             os.write(pipe, b"!")
-        except BlockingIOError:
-            pass  # full, so its reader has more than enough to wake up for
+        except OSError:
+            pass  # full, so its reader has more than enough to wake up for; or its reader just left
         finally:
             os.close(pipe)
 
@@ -117,8 +134,10 @@ class Presence:
         return [path.stem for path in paths if self._is_free(path)]
 
     def forget(self, worker_id: str) -> None:
-        """Its leases are dealt with."""
-        (self._folder / f"{worker_id}.lock").unlink(missing_ok=True)
+        """Its leases are dealt with. A new worker of that name may have come meanwhile."""
+        path = self._folder / f"{worker_id}.lock"
+        if self._is_free(path):
+            path.unlink(missing_ok=True)
 
     def _is_free(self, path: Path) -> bool:
         if sys.platform == "win32":

@@ -44,6 +44,8 @@ class SqliteStore:
         self._readers: ThreadPoolExecutor | None = None
         self._connections = threading.local()
         self._open_connections: list[sqlite3.Connection] = []
+        self._is_open = False
+        self._closing = asyncio.Lock()
         works = self._presence.works
         self.capabilities = Capabilities(push_wakeup=works, text_search=True, certain_death=self._presence.certain)
 
@@ -53,21 +55,31 @@ class SqliteStore:
     async def open(self) -> None:
         if not self.path.parent.is_dir():
             raise Unavailable(f"there is no folder {self.path.parent}: create it, or name another file")
-        self._writer = Writer(
+        writer = Writer(
             lambda: connect(self.path, self._synchronous), lambda: Turns(Path(f"{self.path}-turn")), migrate
         )
-        await self._writer.start()
+        try:
+            await writer.start()
+        except BaseException:
+            await writer.stop()
+            raise
+        self._writer = writer
         self._readers = ThreadPoolExecutor(READERS, thread_name_prefix="qo-sqlite-reader")
+        self._is_open = True
 
     async def close(self) -> None:
-        if self._writer is not None:
-            await self._writer.stop()
-        if self._readers is not None:
-            self._readers.shutdown()
-            self._readers = None
-        while self._open_connections:
-            self._open_connections.pop().close()
-        self._presence.close()
+        async with self._closing:
+            self._is_open = False
+            self._end_waits()
+            # Readers first: whoever closes the file last empties and removes the log, and readers may not.
+            if self._readers is not None:
+                await asyncio.get_running_loop().run_in_executor(None, self._readers.shutdown)
+                self._readers = None
+            while self._open_connections:
+                self._open_connections.pop().close()
+            if self._writer is not None:
+                await self._writer.stop()
+            self._presence.close()
 
     # Writing.
 
@@ -77,6 +89,8 @@ class SqliteStore:
         return answers
 
     async def claim(self, want: Want) -> Claimed:
+        self._check_open()
+        self._presence.listen()  # from now on, so that no wake-up between this claim and the next wait is missed
         return await self._write(lambda connection, now: claiming.claim(connection, want, now))
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Renewed | QoError]:
@@ -95,8 +109,10 @@ class SqliteStore:
         return answers
 
     async def expired(self, limit: int) -> list[Task]:
+        self._check_open()
+        seen = micros(self._clock.now())
         if gone := self._presence.gone():
-            await self._write(lambda connection, now: writing.drop_leases(connection, gone, now))
+            await self._write(lambda connection, now: writing.drop_leases(connection, gone, seen, now))
             for worker_id in gone:
                 self._presence.forget(worker_id)
         return await self._read(lambda connection, now: reading.expired(connection, limit, now))
@@ -108,11 +124,13 @@ class SqliteStore:
     # Waiting and presence.
 
     async def wait(self, timeout: float) -> None:
-        if not self._presence.works:
+        self._check_open()
+        pipe = self._presence.listen()
+        if pipe is None:
             await self._clock.sleep(timeout)
             return
-        pipe = self._presence.listen()
         if self._presence.heard():
+            self._wake_waiting()  # what was heard is meant for all who wait here
             return
         woken = asyncio.Event()
         waiting = self._presence.waiting
@@ -124,15 +142,24 @@ class SqliteStore:
             await wait_until(woken, self._clock, timeout)
         finally:
             waiting.discard(woken)
-            if not waiting:
+            if not waiting and self._presence.pipe == pipe:
                 loop.remove_reader(pipe)
 
     def _on_wake(self) -> None:
         self._presence.heard()
+        self._wake_waiting()
+
+    def _wake_waiting(self) -> None:
         for event in self._presence.waiting:
             event.set()
 
+    def _end_waits(self) -> None:
+        if self._presence.waiting and self._presence.pipe is not None:
+            asyncio.get_running_loop().remove_reader(self._presence.pipe)
+            self._wake_waiting()
+
     async def attach(self, worker_id: str) -> None:
+        self._check_open()
         self._presence.attach(worker_id)
 
     async def detach(self, worker_id: str) -> None:
@@ -179,14 +206,17 @@ class SqliteStore:
 
     # How they run.
 
-    async def _write(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
-        if self._writer is None:
+    def _check_open(self) -> None:
+        if not self._is_open:
             raise Unavailable("the store is not open")
+
+    async def _write(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
+        self._check_open()
+        assert self._writer is not None
         return await self._writer.run(lambda connection: work(connection, micros(self._clock.now())))
 
     async def _read(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
-        if self._readers is None:
-            raise Unavailable("the store is not open")
+        self._check_open()
         return await asyncio.get_running_loop().run_in_executor(self._readers, self._read_now, work)
 
     def _read_now(self, work: Callable[[sqlite3.Connection, int], T]) -> T:
@@ -197,5 +227,8 @@ class SqliteStore:
                 self._connections.reader = connection
                 self._open_connections.append(connection)
             return work(connection, micros(self._clock.now()))
-        except BaseException as error:
-            raise translated(error) from error.__cause__
+        except Exception as error:
+            found = translated(error)
+            if found is error:
+                raise
+            raise found from error

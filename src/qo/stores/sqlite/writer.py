@@ -11,7 +11,7 @@ import threading
 from collections.abc import Callable
 from typing import Any, Generic, TypeVar
 
-from qo.errors import Unavailable
+from qo.errors import Contention, Unavailable
 from qo.stores.sqlite.connection import translated
 from qo.stores.sqlite.turns import Turns
 
@@ -72,7 +72,7 @@ class Writer:
         if not self._closed:
             self._closed = True
             self._jobs.put(None)
-            await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
+        await asyncio.get_running_loop().run_in_executor(None, self._thread.join)
 
     def _live(self) -> None:
         connection: sqlite3.Connection | None = None
@@ -81,8 +81,11 @@ class Writer:
             while batch := self._next_batch():
                 try:
                     turns = turns or self._open_turns()
-                    connection = connection or self._connect()
-                except (sqlite3.Error, OSError) as error:
+                    if connection is None:
+                        # SQLite does not wait when several switch a new file to WAL at once, so they take turns.
+                        with turns:
+                            connection = self._connect()
+                except Exception as error:
                     for job in batch:
                         job.error = translated(error)
                 else:
@@ -113,8 +116,11 @@ class Writer:
             with turns:
                 self._transact(connection, batch)
         except BaseException as error:
-            if len(batch) == 1:
-                batch[0].error = translated(error)
+            found = translated(error)
+            # A file that stayed locked is nobody's fault, and to wait again for each would take for ever.
+            if len(batch) == 1 or isinstance(found, Contention):
+                for job in batch:
+                    job.error = found
                 return
             # One of them spoiled it for all: each gets a transaction of its own.
             for job in batch:

@@ -235,12 +235,16 @@ def _delete(connection: sqlite3.Connection, where: str, parameters: Sequence[obj
     return len(rows)
 
 
-def drop_leases(connection: sqlite3.Connection, workers: Sequence[str], now: int) -> None:
-    """Let the leases of workers that are certainly gone run out now. Index: qo_tasks_lease."""
+def drop_leases(connection: sqlite3.Connection, workers: Sequence[str], seen: int, now: int) -> None:
+    """Let the leases of workers that are certainly gone run out now. Index: qo_tasks_lease.
+
+    They were seen gone at `seen`: what was claimed later is that of a new worker with an old name.
+    """
     connection.execute(
         """UPDATE qo_tasks SET lease_expires_at = ?, version = version + 1
-        WHERE lease_id IS NOT NULL AND lease_expires_at > ? AND worker_id IN (SELECT value FROM json_each(?))""",
-        (now, now, to_json(workers)),
+        WHERE lease_id IS NOT NULL AND lease_expires_at > ? AND started_at <= ?
+        AND worker_id IN (SELECT value FROM json_each(?))""",
+        (now, now, seen, to_json(workers)),
     )
 
 
