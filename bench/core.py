@@ -23,6 +23,11 @@ from qo.stores.sqlite.store import SqliteStore
 from qo.values import NULL
 
 
+async def _caller(store: SqliteStore, commit: GroupCommit, count: int) -> None:
+    for _ in range(count):
+        await commit.submit(tasks(store, 1)[0])
+
+
 async def submit(rounds: int) -> str:
     """One caller that waits for each, and 100 callers at once, through group commit."""
     one: list[float] = []
@@ -32,16 +37,11 @@ async def submit(rounds: int) -> str:
             store = SqliteStore(path)
             await store.open()
             commit = GroupCommit(store)
-
-            async def caller(count: int) -> None:
-                for _ in range(count):
-                    await commit.submit(tasks(store, 1)[0])
-
             start = time.perf_counter()
-            await caller(3000)
+            await _caller(store, commit, 3000)
             one.append(3000 / (time.perf_counter() - start))
             start = time.perf_counter()
-            await asyncio.gather(*(caller(200) for _ in range(100)))
+            await asyncio.gather(*(_caller(store, commit, 200) for _ in range(100)))
             many.append(20_000 / (time.perf_counter() - start))
             await commit.close()
             await store.close()

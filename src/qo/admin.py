@@ -16,6 +16,7 @@ from msgspec.structs import replace
 from qo import lifecycle
 from qo.changes import Amendment, apply_amendment
 from qo.errors import Contention, InvalidInput, OutcomeUnknown, QoError
+from qo.expiry import expire_once
 from qo.reading import Reading
 from qo.records import Controls, encode_record
 from qo.task import Task, check_name
@@ -97,11 +98,7 @@ class Admin(Reading):
     async def expire(self) -> int:
         """One round of upkeep: end the leases that ran out, so that their tasks run again; how many there were."""
         session = await self.session()
-        expired = await session.store.expired(PAGE)
-        now = session.store.now()
-        settlements = [lifecycle.expire(task, now, self.clock.chance(), self.settings.max_losses) for task in expired]
-        answers = await session.commits.settle_many(settlements)
-        return sum(answer == "written" for answer in answers)
+        return await expire_once(session.store, self.clock, self.settings.max_losses)
 
     async def _amend(self, id: str, decide: Decide) -> Task:
         session = await self.session()

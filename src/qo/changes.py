@@ -8,7 +8,7 @@ below are the reference meaning of each patch and guard; record stores call them
 
 from collections.abc import Sequence
 from datetime import datetime, timedelta
-from typing import Literal
+from typing import Literal, Protocol
 
 import msgspec
 from msgspec.structs import replace
@@ -76,14 +76,29 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw_progress: bytes | None = msgspec.field(default=None, name="progress")
 
 
-def judge_settlement(task: Task | None, settlement: Settlement, now: datetime) -> Settled | Literal["repeated"]:
+class Guarded(Protocol):
+    """What the guards look at; a task, or just these columns of one."""
+
+    @property
+    def state(self) -> str: ...
+    @property
+    def lease_id(self) -> str | None: ...
+    @property
+    def attempt(self) -> int: ...
+    @property
+    def cancel_requested(self) -> bool: ...
+    @property
+    def settled_lease(self) -> str | None: ...
+    @property
+    def lease_expires_at(self) -> datetime | None: ...
+
+
+def judge_settlement(task: Guarded | None, settlement: Settlement, now: datetime) -> Settled | Literal["repeated"]:
     """What the store answers; "repeated" is a "written" that changes nothing."""
     if task is None:
         return "lost"
-    if task.settled_lease == settlement.lease_id and not settlement.expired:
-        return "repeated"
     if task.state != "running" or task.lease_id != settlement.lease_id or task.attempt != settlement.attempt:
-        return "lost"
+        return "repeated" if task.settled_lease == settlement.lease_id and not settlement.expired else "lost"
     if settlement.expired and (task.lease_expires_at is None or task.lease_expires_at > now):
         return "lost"
     if task.cancel_requested != settlement.cancel_requested:
@@ -151,7 +166,7 @@ def apply_claim(task: Task, now: datetime, lease_id: str, worker_id: str, ttl: f
     )
 
 
-def judge_renewal(task: Task | None, lease: Lease) -> Renewed:
+def judge_renewal(task: Guarded | None, lease: Lease) -> Renewed:
     """A lease that ran out but was not collected is still held."""
     if task is None or task.state != "running" or task.lease_id != lease.lease_id or task.attempt != lease.attempt:
         return "lost"
@@ -159,15 +174,12 @@ def judge_renewal(task: Task | None, lease: Lease) -> Renewed:
 
 
 def apply_renewal(task: Task, lease: Lease, now: datetime, ttl: float) -> Task:
-    """The record with a later expiry and, when there is news, the handler's progress."""
+    """The record with a later expiry and, when there is news, the handler's progress.
+
+    The version stays: nothing that an amendment writes is touched, and a cancellation must not fight the lease keeper.
+    """
     progress = task.raw_progress if lease.raw_progress is None else msgspec.Raw(lease.raw_progress)
-    return replace(
-        task,
-        lease_expires_at=now + timedelta(seconds=ttl),
-        raw_progress=progress,
-        updated_at=now,
-        version=task.version + 1,
-    )
+    return replace(task, lease_expires_at=now + timedelta(seconds=ttl), raw_progress=progress)
 
 
 def transition(

@@ -127,13 +127,14 @@ def expire(task: Task, now: datetime, chance: float, max_losses: int = 10) -> Se
     return _settlement(task, now, "pending", losses=losses, error=error, available_at=available_at, expired=True)
 
 
-def give_up(id: str, lease_id: str, attempt: int, message: str, now: datetime) -> Settlement:
+def give_up(id: str, lease_id: str, attempt: int, message: str, now: datetime, *, expired: bool = False) -> Settlement:
     """Fail a record that was claimed but cannot be read; all that is known of it is the lease."""
     error = _clean(ErrorInfo(reason="corrupt", message=message, retriable=False))
     return Settlement(
         id=id,
         lease_id=lease_id,
         attempt=attempt,
+        expired=expired,
         at=now,
         state="failed",
         available_at=now,

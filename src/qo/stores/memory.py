@@ -12,9 +12,9 @@ import msgspec
 
 from qo.changes import Amended, Amendment, Lease, Renewed, Settled, Settlement
 from qo.clock import SYSTEM, Clock, wait_until
-from qo.errors import QoError
+from qo.errors import CorruptRecord, QoError
 from qo.records import Kind, Record
-from qo.stores.protocol import ANY_VERSION, Capabilities, Claimed, Filter, Page, Sort, Stats, Submitted, Want
+from qo.stores.protocol import ANY_VERSION, Capabilities, Claimed, Corrupt, Filter, Page, Sort, Stats, Submitted, Want
 from qo.stores.state import QueueState
 from qo.task import Task, Transition
 
@@ -83,7 +83,7 @@ class MemoryStore:
             self._shared.changed()
         return answers
 
-    async def expired(self, limit: int) -> list[Task]:
+    async def expired(self, limit: int) -> list[Task | Corrupt]:
         with self._shared.lock:
             return self._shared.state.expired(limit, self.now())
 
@@ -111,7 +111,7 @@ class MemoryStore:
     async def detach(self, worker_id: str) -> None:
         pass
 
-    async def get(self, ids: Sequence[str]) -> list[Task | None]:
+    async def get(self, ids: Sequence[str]) -> list[Task | CorruptRecord | None]:
         with self._shared.lock:
             return self._shared.state.get(ids)
 
@@ -149,4 +149,7 @@ class MemoryStore:
 
     async def delete_record(self, kind: Kind, key: str) -> bool:
         with self._shared.lock:
-            return self._shared.state.delete_record(kind, key)
+            there = self._shared.state.delete_record(kind, key)
+            if kind == "control":
+                self._shared.changed()
+        return there

@@ -14,9 +14,12 @@ _NEVER = from_micros(0)
 
 def cursor_after(task: Task, sort: Sort) -> str:
     """A cursor that continues behind this task."""
-    if sort == "ended":
-        return f"ended:{micros(task.completed_at or _NEVER)}:{task.id}"
-    return f"{sort}:{task.id}"
+    return make_cursor(sort, task.id, None if task.completed_at is None else micros(task.completed_at))
+
+
+def make_cursor(sort: Sort, id: str, completed_at: int | None) -> str:
+    """The same from the columns alone (time in microseconds), for records that cannot be read."""
+    return f"ended:{completed_at or 0}:{id}" if sort == "ended" else f"{sort}:{id}"
 
 
 def read_cursor(cursor: str, sort: Sort) -> tuple[datetime, str]:

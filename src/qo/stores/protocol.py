@@ -4,15 +4,17 @@
 together with the suite, and every store passes all of it. Rules that hold for all verbs:
 
 1.  Verbs take many items and answer for each, in the order given. Each is atomic for each item. An item the store
-cannot
-    take is answered by a QoError in its place; the call itself raises only when nothing can be said about any item.
+    cannot take is answered by a QoError in its place; a call that raises has written nothing, unless it raises
+    OutcomeUnknown.
 2.  No SQL, key or connection crosses this line, and nothing branches on a store's name: see `Capabilities`.
 3.  Time is the store's. What decides (available? lease run out?) is compared inside the engine with its own clock;
     `now()` gives that same time to `lifecycle`.
 4.  Ids are made before the first try (task ids; one lease id for a claim call), so that any verb can be repeated
-after a
-    lost reply. Unavailable means nothing was written; OutcomeUnknown means repeat with the same ids.
-5.  One event loop, one store: a store object belongs to the loop it was opened on.
+    after a lost reply. Unavailable means nothing was written; OutcomeUnknown means repeat with the same ids (a read
+    never raises it). A claim is not repeated once its tasks were settled.
+5.  A task has a lease exactly while it runs, and `completed_at` exactly when it ended or is archived. `submit` takes
+    what `lifecycle.submit` makes.
+6.  One event loop, one store: a store object belongs to the loop it was opened on.
 """
 
 from collections.abc import Mapping, Sequence
@@ -22,7 +24,7 @@ from typing import Literal, Protocol
 import msgspec
 
 from qo.changes import Amended, Amendment, Lease, Renewed, Settled, Settlement
-from qo.errors import QoError
+from qo.errors import CorruptRecord, QoError
 from qo.ordering import Priority
 from qo.records import Kind, Record
 from qo.task import State, Task, Transition
@@ -118,6 +120,8 @@ class Page(msgspec.Struct, frozen=True, kw_only=True):
     tasks: list[Task]
     cursor: str | None = None
     total: int | None = None
+    corrupt: list[str] = []
+    """Ids of records on this page that cannot be read."""
 
 
 class PriorityStats(msgspec.Struct, frozen=True, kw_only=True):
@@ -190,8 +194,8 @@ class Store(Protocol):
         """Change tasks from outside, each only if its version is still the one the amendment was made from."""
         ...
 
-    async def expired(self, limit: int) -> list[Task]:
-        """Running tasks whose lease ran out, for `lifecycle.expire`."""
+    async def expired(self, limit: int) -> list[Task | Corrupt]:
+        """Running tasks whose lease ran out, for `lifecycle.expire`; unreadable ones for `lifecycle.give_up`."""
         ...
 
     async def purge(self, filter: Filter, limit: int) -> int:
@@ -217,8 +221,8 @@ class Store(Protocol):
 
     # Reading.
 
-    async def get(self, ids: Sequence[str]) -> list[Task | None]:
-        """The tasks with these ids."""
+    async def get(self, ids: Sequence[str]) -> list[Task | CorruptRecord | None]:
+        """The tasks with these ids, in that order; None for one that is not there (any text may be asked for)."""
         ...
 
     async def find(

@@ -27,10 +27,10 @@ from qo.changes import (
     judge_settlement,
     transition,
 )
-from qo.errors import QoError
+from qo.errors import CorruptRecord, QoError
 from qo.records import NO_CONTROLS, Controls, Kind, Record, decode_controls
 from qo.stores.paging import cursor_after, matches, read_cursor
-from qo.stores.protocol import ANY_VERSION, Claimed, Filter, Page, PriorityStats, Sort, Stats, Submitted, Want
+from qo.stores.protocol import ANY_VERSION, Claimed, Corrupt, Filter, Page, PriorityStats, Sort, Stats, Submitted, Want
 from qo.task import ENDED, STATES, ErrorInfo, Lane, State, Task, Transition
 
 PROMOTE_AT_ONCE = 1000
@@ -115,10 +115,10 @@ class QueueState:
             answers.append("written")
         return answers
 
-    def expired(self, limit: int, now: datetime) -> list[Task]:
+    def expired(self, limit: int, now: datetime) -> list[Task | Corrupt]:
         held = (self.tasks[id] for ids in self.running.values() for id in ids)
         out = [task for task in held if task.lease_expires_at is not None and task.lease_expires_at <= now]
-        return sorted(out, key=lambda task: (task.lease_expires_at or now, task.id))[:limit]
+        return list(sorted(out, key=lambda task: (task.lease_expires_at or now, task.id))[:limit])
 
     def purge(self, filter: Filter, limit: int) -> int:
         gone = [task for task in self.tasks.values() if task.ended and matches(task, filter)]
@@ -129,7 +129,7 @@ class QueueState:
 
     # Reading.
 
-    def get(self, ids: Sequence[str]) -> list[Task | None]:
+    def get(self, ids: Sequence[str]) -> list[Task | CorruptRecord | None]:
         return [self.tasks.get(id) for id in ids]
 
     def find(self, filter: Filter, sort: Sort, limit: int, cursor: str | None, offset: int, total: bool) -> Page:

@@ -7,9 +7,9 @@ one lease time before it expires anything: workers that were cut off with it get
 import logging
 from datetime import timedelta
 
-from qo import lifecycle
 from qo.clock import Clock
 from qo.errors import QoError, StoreError
+from qo.expiry import expire_once
 from qo.records import decode_worker
 from qo.settings import Settings
 from qo.stores.protocol import Filter, Store
@@ -20,22 +20,6 @@ AT_ONCE = 500
 DEFAULT_INTERVAL = 2.0
 RETENTION_EVERY = 60.0
 FORGET_WORKERS_AFTER = timedelta(days=1)
-
-
-async def expire_once(store: Store, clock: Clock, max_losses: int) -> int:
-    """One round: settle every lease that ran out. How many there were."""
-    done = 0
-    while tasks := await store.expired(AT_ONCE):
-        now = store.now()
-        settlements = [lifecycle.expire(task, now, clock.chance(), max_losses) for task in tasks]
-        answers = await store.settle(settlements)
-        written = [pair for pair in zip(tasks, settlements, answers, strict=True) if pair[2] == "written"]
-        for task, settlement, _ in written:
-            log.warning("task %s (%s) lost its worker %s: %s", task.id, task.type, task.worker_id, settlement.state)
-        done += len(written)
-        if len(tasks) < AT_ONCE or not written:
-            break
-    return done
 
 
 async def keep_retention(store: Store, settings: Settings) -> int:

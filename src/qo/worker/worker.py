@@ -13,13 +13,13 @@ from typing import Any, Literal, Protocol
 
 from qo.clock import Clock
 from qo.errors import ConfigError
+from qo.expiry import expire_once
 from qo.handlers import Handler, Registry
 from qo.records import WorkerInfo
 from qo.settings import Settings
 from qo.stores.protocol import Store
 from qo.task import check_name
 from qo.worker.shift import Job, Shift
-from qo.worker.upkeep import expire_once
 
 log = logging.getLogger("qo.worker")
 

@@ -7,11 +7,12 @@ from typing import Any, cast
 import msgspec
 
 from qo.clock import from_micros, micros
+from qo.errors import CorruptRecord
 from qo.ordering import Priority, patience
 from qo.records import Kind, Record
-from qo.stores.paging import cursor_after, json_text, read_cursor
-from qo.stores.protocol import Filter, Page, PriorityStats, Sort, Stats
-from qo.stores.sqlite.rows import COLUMNS, read_error, to_json, to_tasks
+from qo.stores.paging import json_text, make_cursor, read_cursor
+from qo.stores.protocol import Corrupt, Filter, Page, PriorityStats, Sort, Stats
+from qo.stores.sqlite.rows import COLUMNS, read_error, read_rows, to_json
 from qo.stores.sqlite.text import sql
 from qo.task import ENDED, STATES, State, Task, Transition
 
@@ -31,10 +32,10 @@ _ENDED = """SELECT pk FROM qo_tasks INDEXED BY qo_tasks_ended
 Where = tuple[str, list[Any]]
 
 
-def get(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Task | None]:
+def get(connection: sqlite3.Connection, ids: Sequence[str]) -> list[Task | CorruptRecord | None]:
     """Tasks by id, in the order asked."""
     (text,) = connection.execute(sql("get", columns=COLUMNS), {"ids": to_json(ids)}).fetchone()
-    found = {task.id: task for task in to_tasks(text)}
+    found = {row[0]: task for row, task in read_rows(text)}
     return [found.get(id) for id in ids]
 
 
@@ -107,10 +108,15 @@ def find(
     # The array keeps the order of the subquery, which json_group_array alone does not promise.
     statement = f"SELECT json_group_array(json_array({COLUMNS})) FROM ({chosen})"
     (text,) = connection.execute(statement, [*values, limit + 1, offset]).fetchone()
-    tasks = to_tasks(text)
-    page = tasks[:limit]
-    more = len(tasks) > limit and bool(page)
-    return Page(tasks=page, cursor=cursor_after(page[-1], sort) if more else None, total=count)
+    found = read_rows(text)
+    page = found[:limit]
+    ended, last = (page[-1][0][12], page[-1][0][0]) if page else (None, "")
+    return Page(
+        tasks=[task for _, task in page if isinstance(task, Task)],
+        corrupt=[row[0] for row, task in page if not isinstance(task, Task)],
+        cursor=make_cursor(sort, last, ended) if len(found) > limit and page else None,
+        total=count,
+    )
 
 
 def _narrowed(connection: sqlite3.Connection, filter: Filter, where: str) -> str:
@@ -215,8 +221,10 @@ def records(connection: sqlite3.Connection, kind: Kind) -> list[Record]:
     ]
 
 
-def expired(connection: sqlite3.Connection, limit: int, now: int) -> list[Task]:
+def expired(connection: sqlite3.Connection, limit: int, now: int) -> list[Task | Corrupt]:
     """Running tasks whose lease ran out, the longest ago first."""
-    (text,) = connection.execute(sql("expired"), {"now": now, "limit": limit}).fetchone()
-    ids: list[str] = msgspec.json.decode(text)
-    return [task for task in get(connection, ids) if task is not None]
+    (text,) = connection.execute(sql("expired", columns=COLUMNS), {"now": now, "limit": limit}).fetchone()
+    return [
+        task if isinstance(task, Task) else Corrupt(id=row[0], lease_id=row[23], attempt=row[13], message=str(task))
+        for row, task in read_rows(text)
+    ]

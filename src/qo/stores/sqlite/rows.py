@@ -1,6 +1,7 @@
 """Tasks as rows of qo_tasks, both ways. The only place that knows both the record and the columns."""
 
 from collections.abc import Sequence
+from datetime import datetime
 from functools import lru_cache
 from typing import Any
 
@@ -122,9 +123,43 @@ def settle_row(settlement: Settlement, now: int) -> tuple[Any, ...]:
     )
 
 
-def to_tasks(text: str) -> list[Task]:
-    """The tasks behind a json_group_array of COLUMNS."""
-    return [to_task(row) for row in _rows.decode(text)]
+def read_rows(text: str) -> list[tuple[Row, Task | CorruptRecord]]:
+    """The tasks behind a json_group_array of COLUMNS, each with its row; one that cannot be read spoils no other."""
+    found: list[tuple[Row, Task | CorruptRecord]] = []
+    for row in _rows.decode(text):
+        try:
+            found.append((row, to_task(row)))
+        except CorruptRecord as error:
+            found.append((row, error))
+    return found
+
+
+class Guard(msgspec.Struct, frozen=True, array_like=True):
+    """A row of guards.sql."""
+
+    id: str
+    state: str
+    lease_id: str | None
+    attempt: int
+    cancelling: int
+    settled_lease: str | None
+    expires_at: int | None
+
+    @property
+    def cancel_requested(self) -> bool:
+        return bool(self.cancelling)
+
+    @property
+    def lease_expires_at(self) -> datetime | None:
+        return None if self.expires_at is None else from_micros(self.expires_at)
+
+
+_guards = msgspec.json.Decoder(list[Guard])
+
+
+def read_guards(text: str) -> dict[str, Guard]:
+    """The guards by task id."""
+    return {guard.id: guard for guard in _guards.decode(text)}
 
 
 def to_task(row: Row) -> Task:

@@ -17,9 +17,9 @@ import msgspec
 
 from qo.changes import Amended, Amendment, Lease, Renewed, Settled, Settlement
 from qo.clock import SYSTEM, Clock, micros, wait_until
-from qo.errors import QoError, Unavailable
+from qo.errors import CorruptRecord, QoError, Unavailable
 from qo.records import Kind, Record
-from qo.stores.protocol import ANY_VERSION, Capabilities, Claimed, Filter, Page, Sort, Stats, Submitted, Want
+from qo.stores.protocol import ANY_VERSION, Capabilities, Claimed, Corrupt, Filter, Page, Sort, Stats, Submitted, Want
 from qo.stores.sqlite import claiming, reading, writing
 from qo.stores.sqlite.connection import Synchronous, connect, translated
 from qo.stores.sqlite.presence import Presence
@@ -108,7 +108,7 @@ class SqliteStore:
             self._presence.wake_all()
         return answers
 
-    async def expired(self, limit: int) -> list[Task]:
+    async def expired(self, limit: int) -> list[Task | Corrupt]:
         self._check_open()
         seen = micros(self._clock.now())
         if gone := self._presence.gone():
@@ -167,7 +167,7 @@ class SqliteStore:
 
     # Reading.
 
-    async def get(self, ids: Sequence[str]) -> list[Task | None]:
+    async def get(self, ids: Sequence[str]) -> list[Task | CorruptRecord | None]:
         return await self._read(lambda connection, now: reading.get(connection, ids))
 
     async def find(
@@ -202,7 +202,10 @@ class SqliteStore:
         return record
 
     async def delete_record(self, kind: Kind, key: str) -> bool:
-        return await self._write(lambda connection, now: writing.delete_record(connection, kind, key))
+        there = await self._write(lambda connection, now: writing.delete_record(connection, kind, key))
+        if kind == "control":
+            self._presence.wake_all()
+        return there
 
     # How they run.
 

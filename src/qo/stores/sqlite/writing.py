@@ -6,7 +6,7 @@ Functions of a connection, items and now (microseconds).
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
@@ -21,7 +21,7 @@ from qo.changes import (
     judge_settlement,
 )
 from qo.clock import from_micros, micros
-from qo.errors import QoError
+from qo.errors import CorruptRecord, QoError
 from qo.records import Kind, Record
 from qo.stores.protocol import ANY_VERSION, Submitted
 from qo.stores.sqlite.counts import Counts, count
@@ -30,8 +30,10 @@ from qo.stores.sqlite.rows import (
     LARGE,
     SETTLE_WIDTH,
     SUBMIT_WIDTH,
+    Guard,
     error_text,
     raw_text,
+    read_guards,
     settle_row,
     submit_row,
     to_json,
@@ -45,66 +47,56 @@ from qo.task import Task
 def submit(connection: sqlite3.Connection, tasks: Sequence[Task], now: int) -> list[Submitted | QoError]:
     """Insert what is new; answer with what was there for the rest."""
     fresh, answers = _sort_out(connection, tasks, now)
-    first = connection.execute("SELECT coalesce(max(pk), 0) FROM qo_tasks").fetchone()[0]
-    created = 0
-    for some in chunks(fresh):
-        rows = [value for task in some for value in submit_row(task, now)]
-        created += connection.execute(sql_rows("submit", SUBMIT_WIDTH, len(some)), rows).rowcount
-    if created:
+    if fresh:
+        first = connection.execute("SELECT coalesce(max(pk), 0) FROM qo_tasks").fetchone()[0]
+        for some in chunks(fresh):
+            rows = [value for task in some for value in submit_row(task, now)]
+            connection.execute(sql_rows("submit", SUBMIT_WIDTH, len(some)), rows)
         connection.execute(sql("submit_history"), {"first": first})
-    if created < len(fresh):
-        return _answer_around_old(connection, tasks, answers, first)
-    _finish_submit(connection, fresh)
+        _finish_submit(connection, fresh)
     return [answers.get(index) or Submitted(task, "created") for index, task in enumerate(tasks)]
 
 
 def _sort_out(
     connection: sqlite3.Connection, tasks: Sequence[Task], now: int
-) -> tuple[Sequence[Task], dict[int, Submitted]]:
-    """Which tasks to insert, and the answers for those whose key is held, by index."""
-    pairs = [(task.queue, task.key) for task in tasks if task.key is not None]
-    if not pairs:
+) -> tuple[Sequence[Task], dict[int, Submitted | QoError]]:
+    """Which tasks to insert, and by index the answers for those whose id exists or whose key is held.
+
+    Ids come first: a repeated call finds its own key held by its own task.
+    """
+    known = _there(connection, [task.id for task in tasks])
+    keyed = [(task.queue, task.key) for task in tasks if task.key is not None]
+    if not keyed and not known and len({task.id for task in tasks}) == len(tasks):
         return tasks, {}
-    # A repeated call finds its own key held by its own task: ids come first.
-    known = {task.id: task for task in get(connection, [task.id for task in tasks]) if task is not None}
-    rows = connection.execute(sql("key_holders"), {"pairs": to_json(pairs), "now": now}).fetchall()
-    holders = {(queue, key): id for queue, key, id in rows}
-    held = {task.id: task for task in get(connection, list(holders.values())) if task is not None}
+    rows = connection.execute(sql("key_holders"), {"pairs": to_json(keyed), "now": now}).fetchall()
+    holders: dict[tuple[str, str], str] = {(queue, key): id for queue, key, id in rows}
+    known |= _there(connection, list(holders.values()))
     fresh: list[Task] = []
-    answers: dict[int, Submitted] = {}
+    answers: dict[int, Submitted | QoError] = {}
     for index, task in enumerate(tasks):
+        pair = (task.queue, task.key or "")
         if task.id in known:
-            answers[index] = Submitted(known[task.id], "id_exists")
-            continue
-        if task.key is not None:
-            holder = holders.get((task.queue, task.key))
-            if holder is not None:
-                answers[index] = Submitted(held[holder], "key_held")
-                continue
+            answers[index] = _answer(known[task.id], "id_exists")
+        elif task.key is not None and pair in holders:
+            answers[index] = _answer(known[holders[pair]], "key_held")
+        else:
+            known[task.id] = task
+            fresh.append(task)
             if task.key_until is not None and micros(task.key_until) > now:
-                holders[task.queue, task.key] = task.id
-                held[task.id] = task
-        known[task.id] = task
-        fresh.append(task)
+                holders[pair] = task.id
     return fresh, answers
 
 
-def _answer_around_old(
-    connection: sqlite3.Connection, tasks: Sequence[Task], answers: dict[int, Submitted], first: int
-) -> list[Submitted | QoError]:
-    """Some ids existed: find out which of the rows are ours."""
-    rows = connection.execute("SELECT id FROM qo_tasks WHERE pk > ?", (first,)).fetchall()
-    ours = {id for (id,) in rows}
-    stored = get(connection, [task.id for task in tasks])
-    result: list[Submitted | QoError] = []
-    for index, (task, there) in enumerate(zip(tasks, stored, strict=True)):
-        if task.id in ours:
-            ours.discard(task.id)  # the same task twice in one call: the second one existed
-            _finish_submit(connection, [task])
-            result.append(Submitted(task, "created"))
-        else:
-            result.append(answers.get(index) or Submitted(there or task, "id_exists"))
-    return result
+def _there(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Task | CorruptRecord]:
+    """Those of the tasks that exist. Nearly always none, so the whole records are read only then."""
+    some = "SELECT 1 FROM qo_tasks WHERE id IN (SELECT value FROM json_each(?)) LIMIT 1"
+    if not ids or connection.execute(some, (to_json(ids),)).fetchone() is None:
+        return {}
+    return {id: task for id, task in zip(ids, get(connection, ids), strict=True) if task is not None}
+
+
+def _answer(there: Task | CorruptRecord, outcome: Literal["id_exists", "key_held"]) -> Submitted | QoError:
+    return Submitted(there, outcome) if isinstance(there, Task) else there
 
 
 def _finish_submit(connection: sqlite3.Connection, tasks: Sequence[Task]) -> None:
@@ -124,14 +116,18 @@ def _finish_submit(connection: sqlite3.Connection, tasks: Sequence[Task]) -> Non
 def renew(connection: sqlite3.Connection, leases: Sequence[Lease], ttl: float, now: int) -> list[Renewed | QoError]:
     """Move expiries; read back who was asked to cancel and who was lost."""
     later = now + round(ttl * 1_000_000)
-    for some in chunks(leases):
-        rows: list[Any] = [later, now]
-        for lease in some:
-            progress = None if lease.raw_progress is None else lease.raw_progress.decode()
-            rows += (lease.id, lease.lease_id, lease.attempt, progress)
+    # One lease twice in a batch: an update takes only one of its rows, so the latest news are put together here.
+    news: dict[tuple[str, str, int], str | None] = {}
+    for lease in leases:
+        held = (lease.id, lease.lease_id, lease.attempt)
+        news[held] = news.get(held) if lease.raw_progress is None else lease.raw_progress.decode()
+    for some in chunks(list(news.items())):
+        rows: list[Any] = [later]
+        for held, progress in some:
+            rows += (*held, progress)
         connection.execute(sql_rows("renew", 4, len(some)), rows)
-    stored = get(connection, [lease.id for lease in leases])
-    return [judge_renewal(task, lease) for task, lease in zip(stored, leases, strict=True)]
+    guards = _guards(connection, [lease.id for lease in leases])
+    return [judge_renewal(guards.get(lease.id), lease) for lease in leases]
 
 
 def settle(connection: sqlite3.Connection, settlements: Sequence[Settlement], now: int) -> list[Settled | QoError]:
@@ -142,7 +138,7 @@ def settle(connection: sqlite3.Connection, settlements: Sequence[Settlement], no
         return ["written"] * len(settlements)
     connection.execute("ROLLBACK TO settle")
     connection.execute("RELEASE settle")
-    return [_settle_one(connection, settlement, now) for settlement in settlements]
+    return _settle_some(connection, settlements, now)
 
 
 def _settle_all(connection: sqlite3.Connection, settlements: Sequence[Settlement], now: int) -> bool:
@@ -163,13 +159,31 @@ def _settle_all(connection: sqlite3.Connection, settlements: Sequence[Settlement
     return True
 
 
-def _settle_one(connection: sqlite3.Connection, settlement: Settlement, now: int) -> Settled:
-    answer = judge_settlement(get(connection, [settlement.id])[0], settlement, from_micros(now))
-    if answer == "repeated":
-        return "written"
-    if answer == "written":
-        _settle_all(connection, [settlement], now)
-    return answer
+def _settle_some(
+    connection: sqlite3.Connection, settlements: Sequence[Settlement], now: int
+) -> list[Settled | QoError]:
+    """Judge each, write those whose guards hold. A task that comes twice is judged again after its first one."""
+    guards = _guards(connection, [settlement.id for settlement in settlements])
+    answers: dict[int, Settled | QoError] = {}
+    accepted: dict[str, Settlement] = {}
+    again: list[int] = []
+    for index, settlement in enumerate(settlements):
+        if settlement.id in accepted:
+            again.append(index)
+            continue
+        answer = judge_settlement(guards.get(settlement.id), settlement, from_micros(now))
+        if answer == "written":
+            accepted[settlement.id] = settlement
+        answers[index] = "written" if answer == "repeated" else answer
+    _settle_all(connection, list(accepted.values()), now)
+    if again:
+        answers |= zip(again, _settle_some(connection, [settlements[index] for index in again], now), strict=True)
+    return [answers[index] for index in range(len(settlements))]
+
+
+def _guards(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Guard]:
+    (text,) = connection.execute(sql("guards"), {"ids": to_json(ids)}).fetchone()
+    return read_guards(text)
 
 
 # Amend and purge.
@@ -241,7 +255,7 @@ def drop_leases(connection: sqlite3.Connection, workers: Sequence[str], seen: in
     They were seen gone at `seen`: what was claimed later is that of a new worker with an old name.
     """
     connection.execute(
-        """UPDATE qo_tasks SET lease_expires_at = ?, version = version + 1
+        """UPDATE qo_tasks SET lease_expires_at = ?
         WHERE lease_id IS NOT NULL AND lease_expires_at > ? AND started_at <= ?
         AND worker_id IN (SELECT value FROM json_each(?))""",
         (now, now, seen, to_json(workers)),
