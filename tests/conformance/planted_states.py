@@ -9,6 +9,7 @@ from tests.conformance.planted import PlantedHarness, planted
 
 from qo.changes import Amendment
 from qo.clock import micros
+from qo.errors import CorruptRecord
 from qo.ordering import patience
 from qo.records import NO_CONTROLS, Controls, Kind
 from qo.stores.paging import matches
@@ -316,19 +317,36 @@ class Damaged(QueueState):
 
     def claim(self, want: Want, now: datetime) -> Claimed:
         claimed = super().claim(want, now)
-        bad = [
-            Corrupt(id=task.id, lease_id=want.lease_id, attempt=task.attempt, message="no JSON")
-            for task in claimed.tasks
-            if task.id in self.damaged
-        ]
+        bad = [self._unreadable(task) for task in claimed.tasks if task.id in self.damaged]
         return replace(claimed, tasks=[t for t in claimed.tasks if t.id not in self.damaged], corrupt=bad)
+
+    def expired(self, limit: int, now: datetime) -> list[Task | Corrupt]:
+        found = super().expired(limit, now)
+        return [self._unreadable(task) if task.id in self.damaged else task for task in found]
+
+    def get(self, ids: Sequence[str]) -> list[Task | CorruptRecord | None]:
+        return [CorruptRecord("no JSON") if id in self.damaged else self.tasks.get(id) for id in ids]
+
+    def find(self, filter: Filter, sort: Sort, limit: int, cursor: str | None, offset: int, total: bool) -> Page:
+        page = super().find(filter, sort, limit, cursor, offset, total)
+        good, bad = ([t for t in page.tasks if (t.id in self.damaged) == flag] for flag in (False, True))
+        return replace(page, tasks=good, corrupt=[task.id for task in bad])
+
+    def _unreadable(self, task: Task | Corrupt) -> Corrupt:
+        return Corrupt(id=task.id, lease_id=task.lease_id or "", attempt=task.attempt, message="no JSON")
 
 
 class DamagedAndHidden(Damaged):
-    """Takes the damaged record and tells nobody."""
+    """Keeps silent about damaged records, and loses them."""
 
     def claim(self, want: Want, now: datetime) -> Claimed:
         return replace(super().claim(want, now), corrupt=[])
+
+    def expired(self, limit: int, now: datetime) -> list[Task | Corrupt]:
+        return [each for each in super().expired(limit, now) if isinstance(each, Task)]
+
+    def find(self, filter: Filter, sort: Sort, limit: int, cursor: str | None, offset: int, total: bool) -> Page:
+        return replace(super().find(filter, sort, limit, cursor, offset, total), corrupt=[])
 
 
 class DamagingHarness(PlantedHarness):

@@ -17,7 +17,7 @@ from qo.records import Controls, encode_record
 from qo.stores.protocol import Capabilities, Claimed, Store, Submitted, Want
 from qo.task import State, Task, Transition
 from qo.testing.conformance.harness import Harness, Opener
-from qo.testing.conformance.tools import HOUR, failed_for_good, only, same
+from qo.testing.conformance.tools import HOUR, failed_for_good, only, read, same
 from qo.values import encode_value
 
 TOLERANCE = timedelta(seconds=60)
@@ -175,7 +175,11 @@ class Bench:
         self, task: Task, outcome: Outcome, *, store: Store | None = None, at: datetime | None = None
     ) -> Settled:
         """End the attempt the way lifecycle decides."""
-        return await self.write(lifecycle.settle(task, outcome, at or self.now(), 0.5), store=store)
+        return await self.write(self.decide(task, outcome, at), store=store)
+
+    def decide(self, task: Task, outcome: Outcome, at: datetime | None = None) -> Settlement:
+        """What lifecycle makes of the outcome of this attempt."""
+        return lifecycle.settle(task, outcome, at or self.now(), 0.5)
 
     async def expire(self, task: Task, *, store: Store | None = None, max_losses: int = 10) -> Settled:
         """What upkeep does with a task it believes lost."""
@@ -207,7 +211,7 @@ class Bench:
 
     async def get(self, id: str, *, store: Store | None = None) -> Task:
         """The task as it is stored now."""
-        task = only(await (store or self.store).get([id]))
+        task = only(await read(store or self.store, [id]))
         assert task is not None, f"task {id} is gone"
         return task
 
@@ -217,7 +221,7 @@ class Bench:
 
     async def gone(self, id: str) -> bool:
         """Is there no such task?"""
-        return only(await self.store.get([id])) is None
+        return only(await read(self.store, [id])) is None
 
     async def history(self, id: str) -> list[Transition]:
         """The task's history."""

@@ -6,7 +6,7 @@ from qo import lifecycle
 from qo.outcomes import Returned
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, good, ids, raised, same
+from qo.testing.conformance.tools import HOUR, good, ids, lost, raised, same
 
 
 @scenario
@@ -16,10 +16,10 @@ async def candidates(bench: Bench) -> None:
     for state in ("completed", "failed", "cancelled", "archived"):
         await bench.make(state)
     await bench.running(ttl=HOUR)
-    assert await bench.store.expired(10) == []
-    lost = [await bench.running(ttl=0), await bench.running("other", ttl=0, queue="other")]
-    found = await bench.store.expired(10)
-    assert sorted(ids(found)) == sorted(ids(lost))
+    assert await lost(bench.store, 10) == []
+    silent = [await bench.running(ttl=0), await bench.running("other", ttl=0, queue="other")]
+    found = await lost(bench.store, 10)
+    assert sorted(ids(found)) == sorted(ids(silent))
     for task in found:
         assert same(task, await bench.get(task.id))
 
@@ -31,7 +31,7 @@ async def at_most_the_limit(bench: Bench) -> None:
     await bench.claim(5, ttl=0)
     seen: set[str] = set()
     for expected in (2, 2, 1, 0):
-        found = await bench.store.expired(2)
+        found = await lost(bench.store, 2)
         assert len(found) == expected
         for task in found:
             assert await bench.expire(task) == "written"
@@ -84,7 +84,7 @@ async def cancelled_while_lost(bench: Bench) -> None:
     """A task whose cancellation was asked for ends as cancelled when its worker is lost."""
     task = await bench.running(ttl=0)
     await bench.cancel(task.id)
-    (found,) = await bench.store.expired(10)
+    (found,) = await lost(bench.store, 10)
     assert found.cancel_requested
     assert await bench.expire(found) == "written"
     ended = await bench.get(task.id)
@@ -116,7 +116,7 @@ async def not_run_out(bench: Bench) -> None:
 async def renewed_meanwhile(bench: Bench) -> None:
     """A lease that was renewed after upkeep saw it run out is not expired."""
     task = await bench.running(ttl=0)
-    (found,) = await bench.store.expired(10)
+    (found,) = await lost(bench.store, 10)
     assert await bench.renew(task, HOUR) == "held"
     before = await bench.get(task.id)
     assert await bench.expire(found) == "lost"
@@ -128,7 +128,7 @@ async def renewed_meanwhile(bench: Bench) -> None:
 async def settled_meanwhile(bench: Bench) -> None:
     """A task whose holder settled after upkeep saw its lease run out stays settled."""
     task = await bench.running(ttl=0)
-    (found,) = await bench.store.expired(10)
+    (found,) = await lost(bench.store, 10)
     assert await bench.settle(task, Returned()) == "written"
     before = await bench.get(task.id)
     assert await bench.expire(found) == "lost"
@@ -205,7 +205,7 @@ async def while_paused(bench: Bench) -> None:
     """Recovery goes on while the queue is paused."""
     task = await bench.running(ttl=0)
     await bench.control(paused=True)
-    assert ids(await bench.store.expired(10)) == [task.id]
+    assert ids(await lost(bench.store, 10)) == [task.id]
     assert await bench.expire(task) == "written"
     assert (await bench.get(task.id)).state == "pending"
 
@@ -216,7 +216,7 @@ async def by_another_store(bench: Bench) -> None:
     other = await bench.open_another()
     good(await bench.store.submit([bench.task() for _ in range(3)]))
     await bench.claim(3, ttl=0)
-    found = await other.expired(10)
+    found = await lost(other, 10)
     batch = [lifecycle.expire(task, other.now(), 0.5) for task in found]
     assert good(await other.settle(batch)) == ["written"] * 3
     assert len(await bench.claim(5)) == 3

@@ -6,7 +6,7 @@ from qo import lifecycle
 from qo.outcomes import GivenBack, Returned, Snoozed
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, failed_for_good, raised
+from qo.testing.conformance.tools import HOUR, failed_for_good, lost, raised
 from qo.values import encode_value
 
 
@@ -47,7 +47,7 @@ async def ran_out_but_was_not_collected(bench: Bench) -> None:
     task = await bench.running(ttl=0)
     assert await bench.settle(task, Returned()) == "written"
     assert (await bench.get(task.id)).state == "completed"
-    assert await bench.store.expired(10) == []
+    assert await lost(bench.store, 10) == []
 
 
 @scenario

@@ -15,7 +15,7 @@ from qo.stores.protocol import Filter, Store
 from qo.task import Task
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, good, ids, raised, same, together
+from qo.testing.conformance.tools import HOUR, good, ids, lost, raised, read, same, together
 from qo.values import encode_value
 
 
@@ -102,7 +102,7 @@ async def one_key_for_many(bench: Bench) -> None:
         assert sum(answer.outcome == "created" for answer in answers) == len(winners) == 4
         assert all(winners[answer.task.key] == answer.task.id for answer in answers)
         assert {answer.outcome for answer in answers} == {"created", "key_held"}
-        stored = [task for batch in await bench.store.get([t.id for b in batches for t in b]) if (task := batch)]
+        stored = [task for batch in await read(bench.store, [t.id for b in batches for t in b]) if (task := batch)]
         assert sorted(ids(stored)) == sorted(winners.values())
 
 
@@ -209,8 +209,8 @@ async def a_storm(bench: Bench) -> None:
                 outcome = Returned() if luck < 0.6 else raised(after=0)
                 answer = await bench.settle(held, outcome, store=store)
                 accepted[held.id] += answer == "written" and outcome == Returned()
-            for lost in await store.expired(5):
-                await bench.expire(lost, store=store, max_losses=3)
+            for silent in await lost(store, 5):
+                await bench.expire(silent, store=store, max_losses=3)
             if not (await store.find(Filter(states=("pending", "running")), limit=1)).tasks:
                 return
             # Nobody can wait for an hour here, so leases end early, those of live workers too.

@@ -5,16 +5,16 @@ from qo.outcomes import Returned
 from qo.task import STATES, State
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, by_type, counts, failed_for_good, good, ids, raised, same
+from qo.testing.conformance.tools import HOUR, by_type, counts, failed_for_good, good, ids, raised, read, same
 
 
 @scenario
 async def get_answers_in_order(bench: Bench) -> None:
     """`get` answers for each id in its place: None where there is no task, twice for an id asked twice."""
     first, second = await bench.submit(), await bench.submit(queue="other")
-    got = await bench.store.get([second.id, bench.ids.new_id(), first.id, second.id])
+    got = await read(bench.store, [second.id, bench.ids.new_id(), first.id, second.id])
     assert [task.id if task else None for task in got] == [second.id, None, first.id, second.id]
-    assert await bench.store.get([]) == []
+    assert await read(bench.store, []) == []
 
 
 @scenario
@@ -22,7 +22,7 @@ async def get_many(bench: Bench) -> None:
     """Hundreds of tasks can be read at once."""
     tasks = [bench.task(input=number) for number in range(300)]
     good(await bench.store.submit(tasks))
-    assert [task.input if task else None for task in await bench.store.get(ids(tasks))] == list(range(300))
+    assert [task.input if task else None for task in await read(bench.store, ids(tasks))] == list(range(300))
 
 
 @scenario

@@ -7,7 +7,7 @@ from qo.changes import Lease
 from qo.outcomes import GivenBack, Returned
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, good, ids, same
+from qo.testing.conformance.tools import HOUR, good, ids, lost, same
 
 
 @scenario
@@ -25,7 +25,7 @@ async def keeps_the_lease_from_expiring(bench: Bench) -> None:
     """A lease that was renewed is no candidate for expiry, even if it had run out before."""
     task = await bench.running(ttl=0)
     assert await bench.renew(task, HOUR) == "held"
-    assert await bench.store.expired(10) == []
+    assert await lost(bench.store, 10) == []
     assert await bench.expire(task) == "lost"
 
 
@@ -34,7 +34,7 @@ async def can_end_a_lease(bench: Bench) -> None:
     """Renewed for 0 s, a lease has run out."""
     task = await bench.running()
     assert await bench.renew(task, 0) == "held"
-    assert ids(await bench.store.expired(10)) == [task.id]
+    assert ids(await lost(bench.store, 10)) == [task.id]
 
 
 @scenario
@@ -51,6 +51,16 @@ async def adds_no_history(bench: Bench) -> None:
     task = await bench.running()
     assert await bench.renew(task) == "held"
     assert len(await bench.history(task.id)) == 2
+
+
+@scenario
+async def is_no_change_to_others(bench: Bench) -> None:
+    """Renewing leaves version and updated_at alone: who decided to cancel need not decide anew."""
+    task = await bench.running()
+    assert await bench.renew(task, progress=1) == "held"
+    stored = await bench.get(task.id)
+    assert (stored.version, stored.updated_at) == (task.version, task.updated_at)
+    assert await bench.amend(lifecycle.cancel(task, bench.now())) == "written"
 
 
 @scenario
@@ -80,7 +90,7 @@ async def tells_of_a_cancellation(bench: Bench) -> None:
     task = await bench.running(ttl=0)
     assert await bench.cancel(task.id) == "written"
     assert await bench.renew(task, HOUR, progress=1) == "cancel_asked"
-    assert await bench.store.expired(10) == []
+    assert await lost(bench.store, 10) == []
     assert (await bench.get(task.id)).progress == 1
 
 
@@ -92,7 +102,7 @@ async def wrong_lease(bench: Bench) -> None:
     lease = Lease(id=task.id, lease_id=bench.ids.new_id(), attempt=task.attempt, raw_progress=b"1")
     assert await bench.store.renew([lease], HOUR) == ["lost"]
     assert same(await bench.get(task.id), before)
-    assert ids(await bench.store.expired(10)) == [task.id]
+    assert ids(await lost(bench.store, 10)) == [task.id]
 
 
 @scenario
@@ -152,7 +162,7 @@ async def many_at_once(bench: Bench) -> None:
     leases = [Lease(id=task.id, lease_id=task.lease_id or "", attempt=task.attempt) for task in tasks]
     answers = good(await bench.store.renew([*leases, leases[0]], HOUR))
     assert answers == ["held", "lost", "held", "cancel_asked", "held", "held"]
-    assert await bench.store.expired(10) == []
+    assert await lost(bench.store, 10) == []
     assert await bench.store.renew([], HOUR) == []
 
 
@@ -162,5 +172,5 @@ async def seen_by_others(bench: Bench) -> None:
     other = await bench.open_another()
     task = await bench.running(ttl=0)
     assert await bench.renew(task, HOUR) == "held"
-    assert await other.expired(10) == []
+    assert await lost(other, 10) == []
     assert await bench.expire(task, store=other) == "lost"

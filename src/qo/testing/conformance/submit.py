@@ -5,7 +5,7 @@ from qo.retry import RetryPolicy
 from qo.stores.protocol import Filter
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, good, ids, same
+from qo.testing.conformance.tools import HOUR, good, ids, read, same
 
 INPUTS: tuple[object, ...] = (
     None,
@@ -62,7 +62,7 @@ async def any_input(bench: Bench) -> None:
     """Any JSON value and any bytes come back as they were sent."""
     tasks = [bench.task(input=value) for value in INPUTS]
     good(await bench.store.submit(tasks))
-    for value, stored in zip(INPUTS, good(await bench.store.get(ids(tasks))), strict=True):
+    for value, stored in zip(INPUTS, await read(bench.store, ids(tasks)), strict=True):
         assert stored is not None
         assert stored.input == value and type(stored.input) is type(value), f"{value!r} came back as {stored.input!r}"
 
@@ -109,7 +109,7 @@ async def answers_in_order(bench: Bench) -> None:
     answers = good(await bench.store.submit(tasks))
     assert [answer.task.id for answer in answers] == ids(tasks)
     assert {answer.outcome for answer in answers} == {"created"}
-    stored = good(await bench.store.get(ids(tasks)))
+    stored = await read(bench.store, ids(tasks))
     assert [task.id if task else None for task in stored] == ids(tasks)
 
 

@@ -7,10 +7,11 @@ from typing import Any, TypeVar, cast
 
 import msgspec
 
+from qo import lifecycle
 from qo.changes import Settlement
-from qo.errors import QoError
+from qo.errors import CorruptRecord, QoError
 from qo.outcomes import Raised
-from qo.stores.protocol import Corrupt, Page, Stats
+from qo.stores.protocol import Corrupt, Page, Stats, Store
 from qo.task import STATES, ErrorInfo, State, Task
 from qo.values import NULL
 
@@ -52,22 +53,27 @@ def failed_for_good(message: str = "no use") -> Raised:
     return Raised(ErrorInfo(reason="permanent", message=message, retriable=False))
 
 
-def give_up(corrupt: Corrupt, now: datetime) -> Settlement:
-    """How the holder of an unreadable record settles it: as failed, with nothing kept of what cannot be read."""
-    error = ErrorInfo(reason="corrupt", message=corrupt.message, retriable=False)
-    return Settlement(
-        id=corrupt.id,
-        lease_id=corrupt.lease_id,
-        attempt=corrupt.attempt,
-        at=now,
-        state="failed",
-        available_at=now,
-        scheduled_at=now,
-        rank=0,
-        failures=1,
-        losses=0,
-        error=error,
-    )
+def give_up(corrupt: Corrupt, now: datetime, *, expired: bool = False) -> Settlement:
+    """How the holder of an unreadable record settles it, or upkeep when the lease ran out."""
+    return lifecycle.give_up(corrupt.id, corrupt.lease_id, corrupt.attempt, corrupt.message, now, expired=expired)
+
+
+async def read(store: Store, ids: Sequence[str]) -> list[Task | None]:
+    """What `get` answers, where every record can be read."""
+    tasks: list[Task | None] = []
+    for answer in await store.get(ids):
+        if isinstance(answer, CorruptRecord):
+            raise answer
+        tasks.append(answer)
+    return tasks
+
+
+async def lost(store: Store, limit: int) -> list[Task]:
+    """What `expired` answers, where every record can be read."""
+    found = await store.expired(limit)
+    tasks = [task for task in found if isinstance(task, Task)]
+    assert len(tasks) == len(found), f"unreadable: {found}"
+    return tasks
 
 
 def same(one: Task, other: Task) -> bool:

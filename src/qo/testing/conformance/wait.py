@@ -11,7 +11,7 @@ from qo.clock import SYSTEM
 from qo.outcomes import GivenBack
 from qo.testing.conformance.bench import Bench
 from qo.testing.conformance.registry import scenario
-from qo.testing.conformance.tools import HOUR, ids
+from qo.testing.conformance.tools import HOUR, ids, lost
 
 
 async def wakes(bench: Bench, make_work: Callable[[], Awaitable[object]]) -> list[str]:
@@ -126,7 +126,7 @@ async def presence(bench: Bench) -> None:
     await bench.store.attach("me")
     await bench.submit()
     task = await bench.claim_one(worker="me")
-    assert await bench.store.expired(10) == []
+    assert await lost(bench.store, 10) == []
     assert await bench.renew(task) == "held"
     assert await bench.settle(task, GivenBack()) == "written"
     await bench.store.detach("me")
