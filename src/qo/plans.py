@@ -18,6 +18,10 @@ from qo.ordering import Priority
 from qo.settings import Settings, level_defaults, resolve
 from qo.task import Task, check_name
 
+_RESOLVED = ("priority", "max_retries", "timeout", "retry", "key_window")
+"""What levels and settings have a say in."""
+_OWN = ("requires", "tags", "key")
+
 
 class Plan(msgspec.Struct, frozen=True):
     """All that tasks submitted in one way have in common."""
@@ -55,12 +59,19 @@ class Planner:
 
     def plan(self, type: str, options: Options = NO_OPTIONS, argument: Options = NO_OPTIONS) -> Plan:
         """What holds for a task of that type: `argument` goes before `options`, which goes before the rest."""
+        base = self._plans.get(type)
+        if base is None:
+            base = self._plans[type] = self._resolve(type, NO_OPTIONS, NO_OPTIONS)
         if options is NO_OPTIONS and argument is NO_OPTIONS:
-            plan = self._plans.get(type)
-            if plan is None:
-                plan = self._plans[type] = self._resolve(type, options, argument)
-            return plan
-        return self._resolve(type, options, argument)
+            return base
+        said = options.merged(argument)
+        if any(getattr(said, name) is not UNSET for name in _RESOLVED):
+            return self._resolve(type, options, argument)
+        # A key, a delay or tags, different for each task: nothing below them can change what they say.
+        own = {name: value for name in _OWN if (value := getattr(said, name)) is not UNSET}
+        if said.delay is UNSET and said.run_after is UNSET:
+            return Plan(base.queue, base.fixed | own, base.delay, base.run_after)
+        return Plan(base.queue, base.fixed | own, *_timing(said))
 
     def say(self, type: str, options: Options) -> Options:
         """Add to what is said of a type, whether or not it has a handler here."""
@@ -79,9 +90,6 @@ class Planner:
         handler: Handler[..., Any] | None = self._registry.find(type)
         of_type = handler.options if handler else self._types.get(type, NO_OPTIONS)
         steps = (argument, options, of_type, self._defaults)
-
-        def said(name: str) -> Any:
-            return next((value for step in steps if (value := getattr(step, name)) is not UNSET), UNSET)
 
         def said_by(name: str, level: object = UNSET) -> dict[str, Any]:
             values = [getattr(step, name) for step in steps]
@@ -105,16 +113,18 @@ class Planner:
             ).value,
             "timeout": resolve("timeout", **said_by("timeout", level.timeout if level else UNSET)).value,
             "retry": resolve("retry", **said_by("retry")).value,
+            "key_window": resolve("key_window", **said_by("key_window")).value,
         }
-        for name in ("requires", "tags", "key"):
-            if value := said(name):
+        for name in _OWN:
+            if value := next((value for step in steps if (value := getattr(step, name)) is not UNSET), None):
                 fixed[name] = value
-        if "key" in fixed:
-            fixed["key_window"] = resolve("key_window", **said_by("key_window")).value
         # When to run is one thing said in two ways: the first step that says either wins.
         timing = next((step for step in steps if step.delay is not UNSET or step.run_after is not UNSET), NO_OPTIONS)
-        delay = timedelta(seconds=timing.delay) if timing.delay else None
-        return Plan(self._queue, fixed, delay, timing.run_after or None)
+        return Plan(self._queue, fixed, *_timing(timing))
+
+
+def _timing(said: Options) -> tuple[timedelta | None, datetime | None]:
+    return timedelta(seconds=said.delay) if said.delay else None, said.run_after or None
 
 
 def current_trace() -> str | None:

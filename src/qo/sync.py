@@ -11,6 +11,7 @@ from collections.abc import Callable, Coroutine, Generator, Iterable
 from contextlib import contextmanager
 from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, overload
 
+from qo.calls import TaskHandle
 from qo.errors import UsageError
 from qo.handlers import Duration
 from qo.pull import ClaimedTask
@@ -135,7 +136,6 @@ class SyncQueue:
     submit = Blocking(Queue.submit)
     submit_call = Blocking(Queue.submit_call)
     submit_many = Blocking(Queue.submit_many)
-    result = Blocking(Queue.result)
     ended = Blocking(Queue.ended)
     get = Blocking(Queue.get)
     find = Blocking(Queue.find)
@@ -157,6 +157,15 @@ class SyncQueue:
     set_rate_limit = Blocking(Queue.set_rate_limit)
     run_once = Blocking(Queue.run_once)
     close = Blocking(Queue.close)
+
+    # By hand: `Blocking` would keep only the first of its overloads.
+    @overload
+    def result(self, task: TaskHandle[R], timeout: float | None = None) -> R: ...
+    @overload
+    def result(self, task: str, timeout: float | None = None) -> Any: ...
+    def result(self, task: str | TaskHandle[Any], timeout: float | None = None) -> Any:
+        """What the handler returned; waits for it. Raises TaskFailed, TaskCancelled, TaskNotFound or ResultTimeout."""
+        return PORTAL.run(self.inner.result(task, timeout))
 
     @contextmanager
     def claim(
