@@ -11,6 +11,7 @@ from tests.stores.tools import completed, opened, rows, task, want
 from qo.commit import GroupCommit
 from qo.errors import QoError
 from qo.stores.protocol import Submitted
+from qo.stores.sqlite.presence import Presence
 from qo.stores.sqlite.store import SqliteStore
 
 
@@ -138,3 +139,15 @@ async def try_to_open(path: str) -> None:
         say(f"{type(error).__name__}: {error}")
     finally:
         await store.close()
+
+
+async def attach_again_and_again(folder: str) -> None:
+    """Attaches and detaches until it is killed."""
+    presence = Presence(Path(folder), "child")
+    say("ready")
+    await told()
+    number = 0
+    while True:
+        number += 1
+        presence.attach(f"w{number % 3}")
+        presence.detach(f"w{number % 3}")
