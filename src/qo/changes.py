@@ -73,6 +73,8 @@ class Lease(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     id: str
     lease_id: str
     attempt: int
+    worker_id: str = ""
+    """Who holds it; a store that keeps leases with the worker finds them by it."""
     raw_progress: bytes | None = msgspec.field(default=None, name="progress")
 
 

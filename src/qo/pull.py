@@ -118,7 +118,11 @@ class ClaimedTask:
     def lease(self, progress: bytes | None = None) -> Lease:
         """What is to be renewed."""
         return Lease(
-            id=self.task.id, lease_id=self.task.lease_id or "", attempt=self.task.attempt, raw_progress=progress
+            id=self.task.id,
+            lease_id=self.task.lease_id or "",
+            attempt=self.task.attempt,
+            worker_id=self.task.worker_id or "",
+            raw_progress=progress,
         )
 
     def renewed(self, answer: object) -> None:
@@ -245,6 +249,7 @@ class Claim:
             try:
                 return await self._took(await self._session.store.claim(want))
             except OutcomeUnknown:
+                want = replace(want, again=True)
                 await self._clock.sleep(0.05 * 2**tried * (0.5 + self._clock.chance()))
         return await self._took(await self._session.store.claim(want))
 

@@ -75,6 +75,8 @@ class Want(msgspec.Struct, frozen=True, kw_only=True):
     capabilities: frozenset[str] = frozenset()
     room: Mapping[str, int] = {}
     """At most that many of a type; types not named have no limit of their own."""
+    again: bool = False
+    """An earlier try with this lease id may have got through: a store where that costs a request looks only then."""
 
 
 class Corrupt(msgspec.Struct, frozen=True, kw_only=True):
@@ -93,7 +95,7 @@ class Claimed(msgspec.Struct, frozen=True, kw_only=True):
     contended: bool = False
     """Others were in the way: ask again at once."""
     next_due: datetime | None = None
-    """When the next delayed task of these lanes may run; in the past when more of them are due already."""
+    """When to ask again at the latest: the next delayed task of these lanes may run then, or earlier than that one."""
     corrupt: list[Corrupt] = []
 
 
