@@ -22,6 +22,16 @@ async def expired(store: SqliteStore) -> list[Task]:
     return [each for each in await store.expired(100) if isinstance(each, Task)]
 
 
+def locks(path: Path) -> set[str]:
+    return {each.name for each in Path(f"{path}-run").glob("*.lock")}
+
+
+def leave_lock(path: Path, worker: str, text: str) -> None:
+    """What a worker would have left that was killed."""
+    Path(f"{path}-run").mkdir(exist_ok=True)
+    Path(f"{path}-run", f"{worker}.lock").write_text(text)
+
+
 async def test_killed_worker_s_leases_end_at_once(tmp_path: Path) -> None:
     """SIGKILL of an attached worker: its tasks are expired although the lease is an hour; others keep theirs."""
     path = tmp_path / "qo.db"
@@ -35,7 +45,7 @@ async def test_killed_worker_s_leases_end_at_once(tmp_path: Path) -> None:
             assert (found.id, found.worker_id) == (lost, "dead")
             assert await store.settle([lifecycle.expire(found, SYSTEM.now(), 0.5)]) == ["written"]
             assert await expired(store) == []
-            assert not Path(f"{path}-run", "dead.lock").exists()
+            assert locks(path) == {"alive.lock"}
             (other,) = await store.get([kept])
             assert isinstance(other, Task) and other.state == "running"
 
@@ -78,14 +88,14 @@ async def test_detach_and_close_are_no_deaths(tmp_path: Path) -> None:
     async with opened(path) as store:
         await store.submit([task(), task()])
         with children(Child("attached", path, "first", "second")) as (child,):
-            child.line(), child.line()
+            _ = child.line(), child.line()
             for order in ("detach", "close"):
                 child.tell(order)
                 assert child.line() == order
                 assert await expired(store) == []
             child.kill()
         assert await expired(store) == []
-        assert list(Path(f"{path}-run").glob("*.lock")) == []
+        assert locks(path) == set()
 
 
 async def test_own_workers_are_alive(tmp_path: Path) -> None:
@@ -122,8 +132,7 @@ async def test_lock_of_another_boot_proves_nothing(tmp_path: Path, text: str) ->
     async with opened(path) as store:
         await store.submit([task()])
         assert len((await store.claim(want(worker="old"))).tasks) == 1
-        Path(f"{path}-run").mkdir(exist_ok=True)
-        Path(f"{path}-run", "old.lock").write_text(text)
+        leave_lock(path, "old", text)
         assert await expired(store) == []
 
 
@@ -157,7 +166,7 @@ async def test_new_worker_with_an_old_name_keeps_its_leases(tmp_path: Path, monk
         monkeypatch.undo()
         assert [each.id for each in found] == [lost]
         assert len(held) == 1 and await store.settle([completed(held[0])]) == ["written"]
-        assert Path(f"{path}-run", "w.lock").exists()
+        assert locks(path) == {"w.lock"}
         assert await expired(fresh) == found
 
 
