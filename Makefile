@@ -1,7 +1,7 @@
 # One file for every chore; `make` alone lists them.
 SHELL := /bin/bash
 .DEFAULT_GOAL := help
-.PHONY: help venv format check test test-all soak bench coverage clean
+.PHONY: help venv demo format check test test-all soak bench coverage clean
 
 PYTHON ?= python3
 BIN := .venv/bin
@@ -23,6 +23,9 @@ venv: .venv/.installed  ## create .venv with qo and every development tool
 	$(INTERPRETER) -m venv .venv-$*
 	.venv-$*/bin/python -m pip install --quiet --editable '.[dev]' --constraint constraints.txt
 	@touch $@
+
+demo: venv  ## watch a queue at work until Ctrl-C (ONCE=1: run the examples, check them, end)
+	@$(BIN)/qo demo $(if $(ONCE),--once) $(ARGS)
 
 format: venv  ## put the code into the house format
 	$(BIN)/ruff format .
