@@ -59,7 +59,7 @@ def test_timeout_growth() -> None:
 
 policies = st.builds(
     RetryPolicy,
-    initial=st.floats(0, 1e6),
+    initial=st.just(0.0) | st.floats(1e-6, 1e6),
     multiplier=st.floats(1, 100),
     maximum=st.floats(0, 1e7),
     jitter=st.floats(0, 1),
