@@ -90,6 +90,7 @@ class TaskHandle(Generic[R]):
 class TaskFunction(Generic[P, R]):
     """A function whose calls can be stored as tasks. Calling it runs it; `submit` stores the call."""
 
+    __name__: str
     __wrapped__: Callable[..., Any]
 
     def __init__(self, queue: "Queue", handler: Handler[P, R]) -> None:

@@ -6,9 +6,6 @@ what was not settled is given back.
 
 import asyncio
 import logging
-import os
-import platform
-import re
 import traceback
 from datetime import datetime, timedelta
 from types import TracebackType
@@ -20,7 +17,7 @@ from qo import lifecycle
 from qo.changes import Lease, apply_settlement
 from qo.clock import Clock
 from qo.context import PROGRESS_LIMIT
-from qo.errors import IllegalTransition, InvalidInput, LeaseLost, OutcomeUnknown, QoError, StoreError
+from qo.errors import Contention, IllegalTransition, InvalidInput, LeaseLost, OutcomeUnknown, QoError, StoreError
 from qo.handlers import Duration
 from qo.outcomes import GivenBack, Outcome, Raised, Returned, Snoozed
 from qo.session import Session
@@ -35,6 +32,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("qo")
 REPEATS = 6
 """How often a claim whose reply was lost is repeated."""
+MOST_CONTENDED = 100
 
 
 class ClaimedTask:
@@ -186,7 +184,7 @@ class Claim:
     async def __aenter__(self) -> list[ClaimedTask]:
         session = await self._queue.session()
         self._session = session
-        self._worker_id = await session.attach(lambda: _worker_id(self._clock))
+        self._worker_id = await session.attach()
         tasks = await self._claim_some()
         self._tasks = [ClaimedTask(self._queue, session, task, self._lease) for task in tasks]
         if self._tasks:
@@ -204,7 +202,7 @@ class Claim:
     async def _claim_some(self) -> list[Task]:
         deadline = self._clock.monotonic() + self._wait
         store, settings = self._session.store, self._queue.settings
-        pause, upkeep_at = settings.poll_min, 0.0
+        pause, upkeep_at, contended = settings.poll_min, 0.0, 0
         while True:
             if self._clock.monotonic() >= upkeep_at:
                 await self._queue.expire()
@@ -214,6 +212,9 @@ class Claim:
                 return claimed.tasks
             left = deadline - self._clock.monotonic()
             if claimed.contended:
+                contended += 1
+                if contended > MOST_CONTENDED and left <= 0:
+                    raise Contention("other claims were in the way again and again; try again later")
                 await self._clock.sleep(0.001)
                 continue
             if left <= 0:
@@ -290,11 +291,6 @@ class Claim:
                 return
             pairs = zip(tasks, answers, strict=True)
             tasks = [replace(task, cancel_requested=True) for task, answer in pairs if answer == "cancel_asked"]
-
-
-def _worker_id(clock: Clock) -> str:
-    host = re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node())[:100] or "host"
-    return f"pull-{host}-{os.getpid()}-{clock.new_id()[-8:]}"
 
 
 def _info(reason: Any, error: str | BaseException) -> ErrorInfo:

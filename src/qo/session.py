@@ -7,12 +7,14 @@ opens its store anew for each. No asyncio task lives here: an idle session is on
 import asyncio
 import logging
 import os
-from collections.abc import Callable, Sequence
+import platform
+import re
+from collections.abc import Callable
 from typing import cast
 
 from qo.clock import Clock
 from qo.commit import Committer, GroupCommit
-from qo.errors import CorruptRecord, QoError, UsageError
+from qo.errors import UsageError
 from qo.stores.protocol import Store
 from qo.task import Task
 
@@ -27,17 +29,19 @@ class Session:
     def __init__(self, store: Store, clock: Clock) -> None:
         self.store = store
         self.commits = GroupCommit(store, clock)
-        self._reads = Committer[str, Task | None](self._get, lambda _: 40)
+        self._reads = Committer[str, Task | None](store.get, lambda _: 40)
+        self._clock = clock
         self._attached: str | None = None
 
     async def get(self, id: str) -> Task | None:
         """One task; readers that wait at the same time share one read."""
         return await self._reads.add(id)
 
-    async def attach(self, worker_id: Callable[[], str]) -> str:
+    async def attach(self) -> str:
         """The name this session claims under; where the store can tell, its leases expire with the process."""
         if self._attached is None:
-            self._attached = worker_id()
+            host = re.sub(r"[^A-Za-z0-9_.-]", "-", platform.node())[:100] or "host"
+            self._attached = f"pull-{host}-{os.getpid()}-{self._clock.new_id()[-8:]}"
             await self.store.attach(self._attached)
         return self._attached
 
@@ -47,14 +51,6 @@ class Session:
             await asyncio.gather(self._reads.close(), self.commits.close())
         finally:
             await self.store.close()
-
-    async def _get(self, ids: Sequence[str]) -> Sequence[Task | QoError | None]:
-        try:
-            return await self.store.get(ids)
-        except CorruptRecord as error:
-            if len(ids) == 1:
-                return [error]
-            return [one for id in ids for one in await self._get([id])]
 
 
 class _Slot:
@@ -105,9 +101,14 @@ class Sessions:
         """Close the session of this loop, and what loops that are gone left open. The next use opens anew."""
         self.ready()
         await self.drop_dead()
-        slot = self._slots.pop(asyncio.get_running_loop(), None)
-        if slot and slot.session:
-            await slot.session.close()
+        loop = asyncio.get_running_loop()
+        if slot := self._slots.get(loop):
+            async with slot.lock:  # one that is being opened is closed once it is open
+                session, slot.session = slot.session, None
+                if session:
+                    await session.close()
+            if slot.session is None and not slot.lock.locked():
+                del self._slots[loop]
 
     async def drop_dead(self) -> None:
         """Close the stores of loops that ended without closing them, as well as that can be done from here."""

@@ -26,7 +26,8 @@ def make(url: str) -> MakeQueue:
     """Makes queues on one place, untouched by the environment."""
 
     def make(**options: Any) -> Queue:
-        return Queue(url, **({"settings": Settings()} | options))
+        options.setdefault("settings", Settings())
+        return Queue(url, **options)
 
     return make
 

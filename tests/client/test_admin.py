@@ -7,6 +7,8 @@ from typing import Any
 
 import msgspec
 import pytest
+from tests.client.conftest import MakeQueue
+from tests.client.tools import fail, finish
 
 from qo import Contention, IllegalTransition, InvalidInput, OutcomeUnknown, Queue, Task, TaskNotFound, WorkerInfo
 from qo.changes import Amended, Amendment
@@ -15,9 +17,8 @@ from qo.errors import QoError
 from qo.records import encode_record
 from qo.settings import Settings
 from qo.stores.memory import MemoryStore
-from tests.client.conftest import MakeQueue
-from tests.client.tools import fail, finish
 
+NAIVE = datetime(2030, 1, 1)  # noqa: DTZ001 - the mistake that is tested
 NOBODY = "01890000-0000-7000-8000-000000000000"
 
 
@@ -127,7 +128,7 @@ async def test_purge(q: Queue) -> None:
         with pytest.raises(InvalidInput):
             await q.purge(**wrong)
     with pytest.raises(InvalidInput, match="time zone"):
-        await q.purge(datetime(2030, 1, 1))
+        await q.purge(NAIVE)
 
 
 async def test_expire_takes_back_what_was_lost(make: MakeQueue) -> None:
@@ -172,7 +173,7 @@ async def test_find(q: Queue) -> None:
     for wrong, said in [
         ({"state": "done"}, "no state 'done'"),
         ({"limit": 0}, "limit"),
-        ({"created_from": datetime(2030, 1, 1)}, "time zone"),
+        ({"created_from": NAIVE}, "time zone"),
         ({"colour": "red"}, "cannot be found by 'colour'"),
         ({"priority": "urgent"}, "no priority"),
     ]:

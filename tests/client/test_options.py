@@ -3,10 +3,10 @@
 from typing import Any
 
 import pytest
+from tests.client.conftest import MakeQueue
 
 from qo import ConfigError, InvalidInput, Queue, RetryPolicy
 from qo.settings import Settings
-from tests.client.conftest import MakeQueue
 
 ENVIRONMENT = Settings.load({"QO_MAX_RETRIES": "11", "QO_TIMEOUT": "11s", "QO_KEY_WINDOW": "11s"})
 
@@ -113,7 +113,7 @@ async def test_wrong_options_store_nothing(q: Queue, options: dict[str, Any]) ->
     with pytest.raises(InvalidInput):
         await q.submit("x", None, **options)
     with pytest.raises(ConfigError, match="did you mean 'timeout'"):
-        await q.submit("x", None, **{"timeuot": 5})
+        await q.submit("x", None, timeuot=5)  # pyright: ignore[reportCallIssue]
     assert (await q.stats()).pending == 0
 
 

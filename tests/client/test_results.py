@@ -4,13 +4,13 @@ import asyncio
 from collections.abc import Sequence
 
 import pytest
+from tests.client.tools import fail, finish, turns
 
-from qo import InvalidInput, Queue, ResultTimeout, TaskCancelled, TaskFailed, TaskNotFound
+from qo import CorruptRecord, InvalidInput, Queue, ResultTimeout, TaskCancelled, TaskFailed, TaskNotFound
 from qo.clock import ManualClock
 from qo.settings import Settings
 from qo.stores.memory import MemoryStore
 from qo.task import Task
-from tests.client.tools import fail, finish, turns
 
 NOBODY = "01890000-0000-7000-8000-000000000000"
 
@@ -96,7 +96,7 @@ async def test_waiting_ends(q: Queue) -> None:
 class Counting(MemoryStore):
     reads: list[int]
 
-    async def get(self, ids: Sequence[str]) -> list[Task | None]:
+    async def get(self, ids: Sequence[str]) -> list[Task | CorruptRecord | None]:
         self.reads.append(len(ids))
         return await super().get(ids)
 

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
+from tests.client.conftest import MakeQueue
 
 from qo import Queue, Unavailable, UsageError
 from qo.settings import Settings
 from qo.stores.memory import MemoryStore, SharedMemory
-from tests.client.conftest import MakeQueue
 
 
 class Watched(MemoryStore):
@@ -198,3 +198,15 @@ def test_after_a_fork_both_go_on(tmp_path: Path) -> None:
         ["before", "sync before", "sync in the child", "in the child", "sync in the parent", "in the parent", "after"]
     )
     assert ran.stderr == ""
+
+
+async def test_closing_while_it_opens() -> None:
+    """A close that comes while the store is being opened leaves nothing open behind."""
+    log: list[str] = []
+    shared = SharedMemory()
+    q = Queue(store=lambda: Watched(log, shared), settings=Settings())
+    opening = asyncio.create_task(q.session())
+    await asyncio.sleep(0)
+    await q.close()
+    await opening
+    assert log == ["open", "close"]

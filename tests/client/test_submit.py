@@ -10,14 +10,14 @@ from uuid import UUID
 
 import pydantic
 import pytest
+from tests.client.conftest import MakeQueue
+from tests.client.tools import finish
 
-from qo import InvalidInput, PartlySubmitted, Queue, QoError, TaskHandle, Unavailable
+from qo import InvalidInput, PartlySubmitted, QoError, Queue, TaskHandle, Unavailable
 from qo.clock import ManualClock
 from qo.settings import Settings
 from qo.stores.memory import MemoryStore
 from qo.stores.protocol import Submitted
-from tests.client.conftest import MakeQueue
-from tests.client.tools import finish
 
 
 class Person(pydantic.BaseModel):
