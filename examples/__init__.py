@@ -1,0 +1,1 @@
+"""Small, complete programs that use qo; tests/examples runs each of them."""
