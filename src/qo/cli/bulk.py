@@ -13,10 +13,11 @@ from rich.progress import Progress
 
 from qo.admin import Verb
 from qo.cli.choosing import Choice, filter_options
-from qo.cli.frame import Said, actor, store_options, with_queue
+from qo.cli.frame import actor, store_options, with_queue
 from qo.cli.main import complain, exit_code
+from qo.cli.said import Said
 from qo.cli.show import console, counted, emit, note, stopping
-from qo.errors import QoError
+from qo.errors import QoError, UsageError
 from qo.queue import Queue
 from qo.task import Task
 
@@ -27,16 +28,17 @@ ERRORS_SHOWN = 5
 class Words(msgspec.Struct, frozen=True):
     """How a verb is spoken of, and which states a filter means unless it says."""
 
+    short: str
     done: str
     states: tuple[str, ...]
 
 
 WORDS: dict[Verb, Words] = {
-    "cancel": Words("cancelled", ("pending", "running")),
-    "replay": Words("replayed", ("failed",)),
-    "archive": Words("archived", ("completed", "failed", "cancelled")),
-    "unarchive": Words("unarchived", ("archived",)),
-    "delete": Words("deleted", ("completed", "failed", "cancelled")),
+    "cancel": Words("Cancel tasks, waiting or running.", "cancelled", ("pending", "running")),
+    "replay": Words("Run failed tasks again; also called retry.", "replayed", ("failed",)),
+    "archive": Words("Put ended tasks away.", "archived", ("completed", "failed", "cancelled")),
+    "unarchive": Words("Bring archived tasks back.", "unarchived", ("archived",)),
+    "delete": Words("Remove ended tasks.", "deleted", ("completed", "failed", "cancelled")),
 }
 
 
@@ -49,7 +51,7 @@ def bulk_command(verb: Verb, explanation: str, *, force: str | None = None) -> c
     def run(said: Said, choice: Choice, ids: tuple[str, ...], yes: bool, force: bool = False) -> None:
         if bool(ids) != choice.empty:
             example = f"--state {WORDS[verb].states[0]}"
-            raise click.UsageError(
+            raise UsageError(
                 "ids and a filter both choose tasks; give one of them"
                 if ids
                 else f"which tasks? Name their ids (- reads them from stdin), or choose them: {example}"
@@ -80,7 +82,7 @@ def bulk_command(verb: Verb, explanation: str, *, force: str | None = None) -> c
     for decorator in reversed(decorators):
         function = decorator(function)
     choosing = f"Give ids (- reads them from stdin), or a filter; a filter without --state means {states}."
-    return click.command(verb, help=f"{explanation}\n\n{choosing}")(function)
+    return click.command(verb, short_help=WORDS[verb].short, help=f"{explanation}\n\n{choosing}")(function)
 
 
 async def _choose(queue: Queue, choice: Choice, states: Sequence[str]) -> list[str]:
@@ -97,7 +99,7 @@ async def _choose(queue: Queue, choice: Choice, states: Sequence[str]) -> list[s
 def confirm(question: str) -> None:
     """Ask on a terminal; anywhere else --yes must have been said."""
     if not sys.stdin.isatty():
-        raise click.UsageError(f"this would {question}; say --yes if that is meant")
+        raise UsageError(f"this would {question}; say --yes if that is meant")
     click.confirm(f"{question[0].upper()}{question[1:]}?", abort=True, err=True)
 
 

@@ -53,6 +53,7 @@ def as_table(settings: Settings) -> Table:
 
 @click.command(
     "config",
+    short_help="Show every setting, its value and where it comes from.",
     help=f"""Show every setting, its value, and where the value comes from.
 
     The first that says something wins: {_ORDER}.

@@ -3,7 +3,7 @@
 import click
 import msgspec
 
-from qo.cli.frame import Said
+from qo.cli.said import Said
 from qo.cli.show import emit, plain
 from qo.records import Controls
 

@@ -16,10 +16,13 @@ from rich.live import Live
 from rich.text import Text
 
 from qo import demo
-from qo.cli.frame import Said, store_options
+from qo.cli.frame import store_options
+from qo.cli.said import Said
 from qo.cli.show import STYLES, console, counted, emit, plain, table
 from qo.clock import SYSTEM, wait_until
+from qo.errors import UsageError
 from qo.queue import Queue
+from qo.task import State
 from qo.units import show_url
 from qo.views import QueueStats
 from qo.worker.worker import Worker
@@ -27,6 +30,7 @@ from qo.worker.worker import Worker
 PATIENCE = 90.0
 """Seconds for all of `--once`, on a machine that has other things to do."""
 EVENTS = 10
+SHOWN: tuple[State, ...] = ("pending", "running", "completed", "failed")
 EVERY = 0.25
 
 
@@ -49,8 +53,8 @@ class Events(logging.Handler):
         self.lines.append(
             Text.assemble(
                 (f"{when:%H:%M:%S}  ", "dim"),
-                (f"{getattr(record, 'type', ''):<15}", ""),
-                (f"{word:<11}", STYLES.get(state, "")),
+                (f"{getattr(record, 'type', ''):<16}", ""),
+                (f"{word:<12}", STYLES.get(state, "")),
                 (plain(error) if error else f"{getattr(record, 'seconds', 0) * 1000:,.0f} ms", "dim"),
                 no_wrap=True,
                 overflow="ellipsis",
@@ -74,21 +78,13 @@ def watch_hint(url: str, name: str) -> str:
     return f"dashboard: not in this version yet; watch with:\n  qo {place} stats\n  qo {place} list"
 
 
-def view(stats: QueueStats, events: Events, rate: float, hint: str) -> RenderableType:
-    """The live picture."""
-    rows = table(
-        "type", "pending", "running", "completed", "failed", right=("pending", "running", "completed", "failed")
-    )
-    for name in sorted(stats.by_type):
-        counts = stats.by_type[name]
-        rows.add_row(
-            name, *(_number(counts.get(state, 0), state) for state in ("pending", "running", "completed", "failed"))
-        )
-    rows.add_section()
-    rows.add_row(
-        Text("all", "bold"),
-        *(_number(getattr(stats, state), state) for state in ("pending", "running", "completed", "failed")),
-    )
+def view(stats: QueueStats, events: Events, rate: float, hint: str, height: int) -> RenderableType:
+    """The live picture, with as many events as there is room for."""
+    room = max(1, height - len(stats.by_type) - hint.count("\n") - 9)
+    rows = table("type", *SHOWN, right=SHOWN)
+    for name, counts in sorted(stats.by_type.items()):
+        rows.add_row(name, *(_number(counts.get(state, 0), state) for state in SHOWN))
+    rows.add_row(Text("all", "bold"), *(_number(getattr(stats, state), state) for state in SHOWN))
     return Group(
         Text.assemble(
             ("qo demo", "bold"),
@@ -97,7 +93,7 @@ def view(stats: QueueStats, events: Events, rate: float, hint: str) -> Renderabl
         ),
         rows,
         Text("\nlast events", "bold"),
-        *events.lines,
+        *list(events.lines)[-room:],
         Text(f"\n{hint}", "dim"),
     )
 
@@ -149,7 +145,7 @@ async def _watch(
             rate = (seen[-1][1] - seen[0][1]) / past if past else 0.0
             stats = await queue.stats()
             if screen.is_terminal:
-                picture.update(view(stats, events, rate, hint), refresh=True)
+                picture.update(view(stats, events, rate, hint, screen.height), refresh=True)
             else:
                 screen.print(f"{stats.completed:,} completed, {stats.failed:,} failed, {rate:,.0f} tasks/s")
             await wait_until(stop, queue.clock, EVERY if screen.is_terminal else 2.0)
@@ -209,7 +205,7 @@ def _summary(found: dict[str, demo.Tally], problems: dict[str, str], took: float
         screen.print(Text("not everything went as expected" if ended else f"not done after {PATIENCE:g} s", "bold red"))
 
 
-@click.command("demo")
+@click.command("demo", short_help="Watch a queue at work, or run the examples once.")
 @click.option("--once", "only_once", is_flag=True, help="Run every example to its end, print a summary, check it, end.")
 @store_options()
 def command(said: Said, only_once: bool) -> None:
@@ -219,7 +215,7 @@ def command(said: Said, only_once: bool) -> None:
     place, where the tasks stay, in a queue named demo.
     """
     if said.json and not only_once:
-        raise click.UsageError("--json is for --once")
+        raise UsageError("--json is for --once")
     run = SYSTEM.new_id()[-12:]
     folder = None if said.url else Path(tempfile.mkdtemp(prefix="qo-demo-"))
     url = said.url or f"sqlite:///{folder}/demo.db"

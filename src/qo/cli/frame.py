@@ -10,23 +10,15 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 import click
-import msgspec
 
+from qo.cli.said import Said
 from qo.clock import SYSTEM
-from qo.errors import ConfigError, Unavailable
+from qo.errors import ConfigError, Unavailable, UsageError
 from qo.queue import Queue
 from qo.stores.sqlite.store import SqliteStore
 from qo.units import seconds, show_url
 
 T = TypeVar("T")
-
-
-class Said(msgspec.Struct, frozen=True):
-    """What was said about where the queue is and how to answer, before the command and after it."""
-
-    url: str | None = None
-    queue: str | None = None
-    json: bool = False
 
 
 def store_options(*, json: bool = True) -> Callable[[Callable[..., None]], Callable[..., None]]:
@@ -151,7 +143,7 @@ def content_of(source: str) -> bytes:
         try:
             return Path(source[1:]).read_bytes()
         except OSError as error:
-            raise click.UsageError(f"{source[1:]}: {error.strerror}") from error
+            raise UsageError(f"{source[1:]}: {error.strerror}") from error
     return source.encode("utf-8", "surrogateescape")
 
 

@@ -7,7 +7,8 @@ import click
 import msgspec
 from rich.text import Text
 
-from qo.cli.frame import Said, now_of, store_options, with_queue
+from qo.cli.frame import now_of, store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import console, emit, exactly, plain, relative, styled, table
 from qo.queue import Queue
 from qo.task import Transition

@@ -8,7 +8,8 @@ from rich.console import Console
 from rich.text import Text
 
 from qo.cli.choosing import Choice, filter_options
-from qo.cli.frame import Said, now_of, store_options, with_queue
+from qo.cli.frame import now_of, store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import console, counted, emit, note, plain, state_of, table, task_object, when_of
 from qo.queue import Queue
 from qo.stores.protocol import Sort
@@ -23,10 +24,9 @@ def show(screen: Console, tasks: list[Task], now: datetime, exact: bool) -> None
     """For people. Ids are never cut, so that they can be copied."""
     wide = screen.width >= WIDE
     rows = table("id", "state", "type", *(("priority", "tries") if wide else ()), "when", *(("error",) if wide else ()))
-    rows.columns[0].min_width = 36
-    rows.columns[1].min_width = 9
-    if not exact:
-        rows.columns[5 if wide else 3].min_width = 10
+    if not wide:
+        # Only the type may be cut. Widths: id 36, state 9, a time, and two spaces after each.
+        rows.columns[2].max_width = max(6, screen.width - 36 - 9 - (20 if exact else 10) - 6)
     for task in tasks:
         more = (str(task.priority), str(task.attempt)) if wide else ()
         error = f"{task.error.reason}: {task.error.message}" if task.error else ""

@@ -14,7 +14,7 @@ from typing import Any
 import click
 
 from qo import __version__
-from qo.cli.frame import Said
+from qo.cli.said import Said
 from qo.errors import IllegalTransition, QoError, TaskNotFound, Unavailable, UsageError
 
 SECTIONS: dict[str, tuple[str, ...]] = {
@@ -69,7 +69,7 @@ class Commands(click.Group):
         if args and args[0] not in known and not args[0].startswith("-"):
             close = difflib.get_close_matches(args[0], known, n=3, cutoff=0.5)
             hint = f"did you mean {' or '.join(close)}?" if close else "`qo` alone lists them"
-            raise click.UsageError(f"there is no command {args[0]!r}; {hint}")
+            raise UsageError(f"there is no command {args[0]!r}; {hint}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
@@ -106,7 +106,9 @@ class Commands(click.Group):
             path = where.command_path if where is not None else "qo"
             message = error.format_message()
             message = message if message[:2].isupper() else message[:1].lower() + message[1:]
-            complain(f"{message.rstrip('.')} (see {path} --help)")
+            # Ours say what to write; click's own only what is wrong.
+            hint = "" if type(error) is click.BadParameter else f" (see {path} --help)"
+            complain(f"{message.rstrip('.')}{hint}")
             code = error.exit_code
         sys.exit(code if isinstance(code, int) else 0)
 

@@ -5,7 +5,8 @@ from importlib.resources import files
 import click
 
 from qo import __version__
-from qo.cli.frame import Said, queue_of, store_options, with_queue
+from qo.cli.frame import queue_of, store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import emit
 from qo.errors import ConfigError
 from qo.queue import Queue
@@ -20,7 +21,7 @@ def schema() -> str:
     return "\n".join((folder / f"schema_{number}.sql").read_text("utf-8") for number in range(1, VERSION + 1))
 
 
-@click.command("migrate")
+@click.command("migrate", short_help="Bring the store to this version of qo.")
 @click.option("--sql", is_flag=True, help="Print the schema instead, where the store has one; changes nothing.")
 @store_options()
 def command(said: Said, sql: bool) -> None:

@@ -7,7 +7,8 @@ from datetime import datetime
 
 import click
 
-from qo.cli.frame import Said, duration, given, queue_of, store_options
+from qo.cli.frame import duration, given, queue_of, store_options
+from qo.cli.said import Said
 from qo.cli.show import counted, span
 from qo.clock import wait_until
 from qo.errors import QoError
@@ -73,7 +74,7 @@ async def run_once(queue: Queue, settings: Settings) -> None:
     log.info("%s expired, %s purged", counted(expired, "lease"), counted(purged, "task"))
 
 
-@click.command("monitor")
+@click.command("monitor", short_help="Give back the tasks of lost workers, without running any.")
 @click.option(
     "--interval", "--check-interval", type=duration, metavar="TIME", help="How often to look; else as the store likes."
 )

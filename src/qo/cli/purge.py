@@ -7,7 +7,8 @@ from datetime import datetime
 import click
 
 from qo.cli.bulk import confirm
-from qo.cli.frame import Said, past, store_options, with_queue
+from qo.cli.frame import past, store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import console, counted, emit, exactly
 from qo.queue import Queue
 

@@ -3,7 +3,8 @@
 import click
 
 from qo.cli.controls import show
-from qo.cli.frame import Said, store_options, with_queue
+from qo.cli.frame import store_options, with_queue
+from qo.cli.said import Said
 
 
 def rate(text: str) -> float:
@@ -21,7 +22,7 @@ def rate(text: str) -> float:
     return value
 
 
-@click.command("rate-limit")
+@click.command("rate-limit", short_help="Limit how many tasks a second each worker starts.")
 @click.argument("limit", metavar="RATE", type=rate)
 @click.argument("type", metavar="[TYPE]", required=False)
 @store_options()

@@ -7,7 +7,8 @@ from datetime import datetime
 import click
 import msgspec
 
-from qo.cli.frame import Said, duration, now_of, store_options, with_queue
+from qo.cli.frame import duration, now_of, store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import console, emit, plain, task_object
 from qo.errors import TaskCancelled, TaskFailed
 from qo.queue import Queue
@@ -43,7 +44,7 @@ def answer(said: Said, queue: Queue, task: Task, now: datetime) -> int:
     return 0
 
 
-@click.command("result")
+@click.command("result", short_help="Print what a task returned; waits for it.")
 @click.argument("id", metavar="ID")
 @click.option("--timeout", type=duration, metavar="TIME", help="Give up waiting after that: 10s, 5m; 0 does not wait.")
 @store_options()

@@ -3,10 +3,11 @@
 import click
 
 from qo.cli.controls import show
-from qo.cli.frame import Said, store_options, with_queue
+from qo.cli.frame import store_options, with_queue
+from qo.cli.said import Said
 
 
-@click.command("resume")
+@click.command("resume", short_help="Let workers claim again.")
 @click.argument("type", metavar="[TYPE]", required=False)
 @store_options()
 def command(said: Said, type: str | None) -> None:

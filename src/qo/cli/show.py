@@ -28,7 +28,8 @@ STYLES: dict[str, str] = {
 }
 PIPE_WIDTH = 200
 """Columns when nobody looks: lines are cut for a terminal's sake only."""
-LONGEST_VALUE = 4000
+SHORT_VALUE, LONGEST_VALUE = 60, 4000
+"""Characters up to which a value stands on one line, and beyond which it is cut."""
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f]")
 
 
@@ -86,8 +87,8 @@ def span(seconds: float) -> str:
 
 
 def exactly(when: datetime) -> str:
-    """A time to the millisecond, in UTC."""
-    return when.astimezone(UTC).isoformat(sep=" ", timespec="milliseconds").replace("+00:00", "Z")
+    """A time to the second, in UTC; --json has the rest."""
+    return when.astimezone(UTC).isoformat(timespec="seconds").replace("+00:00", "Z")
 
 
 def relative(when: datetime, now: datetime) -> str:
@@ -133,7 +134,7 @@ def value_of(raw: msgspec.Raw) -> JSON | Text:
     if len(text) > LONGEST_VALUE:
         return Text(f"{plain(text[:LONGEST_VALUE])}… {len(text):,} characters in all; --json shows them")
     try:
-        return JSON(text, ensure_ascii=False)
+        return JSON(text, ensure_ascii=False, indent=2 if len(text) > SHORT_VALUE else None)
     except ValueError:
         return Text(plain(text))
 

@@ -4,7 +4,8 @@ import click
 from rich.console import Console
 from rich.text import Text
 
-from qo.cli.frame import Said, store_options, with_queue
+from qo.cli.frame import store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import STYLES, console, counted, emit, note, plain, span, state_counts, styled, table
 from qo.queue import Queue
 from qo.views import QueueStats
@@ -31,13 +32,14 @@ def show(screen: Console, stats: QueueStats) -> None:
             rows.add_row(Text(plain(name)) + paused, state_counts(counts))
         screen.print(rows)
     workers = [Text(f"{number} {state}", STYLES[state]) for state, number in stats.workers.items() if number]
-    line = Text(", ").join(workers) if workers else Text("none: start one with qo worker MODULE:QUEUE", "yellow")
-    screen.print(Text.assemble("\nworkers: ", line, f"; {counted(stats.throughput, 'task')} ended in the last minute"))
+    none = Text("none; start one with qo worker MODULE:QUEUE", "yellow")
+    screen.print(Text.assemble("\nworkers     ", Text(", ").join(workers) if workers else none))
+    screen.print(f"throughput  {counted(stats.throughput, 'task')} ended in the last minute")
     if stats.paused:
         screen.print(Text("the queue is paused; qo resume lets it go on", "yellow"))
 
 
-@click.command("stats")
+@click.command("stats", short_help="Show the queue in numbers.")
 @store_options()
 def command(said: Said) -> None:
     """Show the queue in numbers: tasks by state, priority and type, workers, throughput."""

@@ -8,7 +8,8 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from qo.cli.frame import Said, now_of, store_options, with_queue
+from qo.cli.frame import now_of, store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import console, emit, exactly, plain, relative, span, state_of, stopping, task_object, value_of
 from qo.queue import Queue
 from qo.task import Task
@@ -68,7 +69,7 @@ def show(screen: Console, task: Task, now: datetime) -> None:
         screen.print(Padding(Text(plain(task.error.traceback.rstrip()), "dim"), (1, 0, 0, 2)))
 
 
-@click.command("status")
+@click.command("status", short_help="Show a task and everything about it.")
 @click.argument("ids", metavar="ID...", nargs=-1, required=True)
 @store_options()
 def command(said: Said, ids: tuple[str, ...]) -> None:

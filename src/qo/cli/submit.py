@@ -23,7 +23,7 @@ from qo.cli.frame import (
 from qo.cli.frame import priority as priority_type
 from qo.cli.result import answer, wait_for
 from qo.cli.show import emit, note, relative, task_object
-from qo.errors import InvalidInput
+from qo.errors import InvalidInput, UsageError
 from qo.queue import Queue
 from qo.values import encode_value
 
@@ -31,10 +31,10 @@ from qo.values import encode_value
 def input_of(source: str | None, *, text: bool, as_bytes: bool) -> object:
     """The value of the task's input, or InvalidInput that says what to write."""
     if text and as_bytes:
-        raise click.UsageError("--text and --bytes both say what the input is; give one of them")
+        raise UsageError("--text and --bytes both say what the input is; give one of them")
     if source is None:
         if text or as_bytes:
-            raise click.UsageError("which input? Write it, or - for stdin, or @file")
+            raise UsageError("which input? Write it, or - for stdin, or @file")
         return None
     content = content_of(source)
     if as_bytes:
@@ -99,16 +99,16 @@ def command(
       qo submit crawl --text https://example.com --wait
     """
     if type_option and task_type and source:
-        raise click.UsageError("--type and an argument both name the type")
+        raise UsageError("--type and an argument both name the type")
     if type_option:
         task_type, source = type_option, task_type
     if task_type is None:
-        raise click.UsageError('which type? Write: qo submit send_email \'{"to": "a@b.c"}\'')
+        raise UsageError('which type? Write: qo submit send_email \'{"to": "a@b.c"}\'')
     if input_option is not None and source is not None:
-        raise click.UsageError("--input and an argument both give the input")
+        raise UsageError("--input and an argument both give the input")
     value = input_of(input_option if source is None else source, text=text, as_bytes=as_bytes)
     if result_timeout is not None and not wait:
-        raise click.UsageError("--result-timeout is for --wait")
+        raise UsageError("--result-timeout is for --wait")
     options = given(
         delay=delay,
         run_after=run_after,

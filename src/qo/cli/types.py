@@ -3,7 +3,8 @@
 import click
 from rich.text import Text
 
-from qo.cli.frame import Said, store_options, with_queue
+from qo.cli.frame import store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import console, emit, note, plain, state_counts, table
 from qo.queue import Queue
 from qo.views import TypeInfo
@@ -21,7 +22,7 @@ def show(types: list[TypeInfo]) -> None:
     console().print(rows)
 
 
-@click.command("types")
+@click.command("types", short_help="Show the task types, who runs them, and their tasks.")
 @store_options()
 def command(said: Said) -> None:
     """Show every task type: how many workers run it, and its tasks by state.

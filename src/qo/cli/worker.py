@@ -10,9 +10,11 @@ import click
 import msgspec
 from click.core import ParameterSource
 
-from qo.cli.frame import Said, duration, given, names, store_options
+from qo.cli.frame import duration, given, names, store_options
+from qo.cli.said import Said
 from qo.cli.target import find_queue
 from qo.clock import Clock
+from qo.errors import UsageError
 from qo.handlers import Registry
 from qo.logs import configure
 from qo.queue import Queue
@@ -87,7 +89,7 @@ def _run(source: Adjusted, options: Mapping[str, Any], leash: Leash | None, *, b
     asyncio.run(work())
 
 
-@click.command("worker")
+@click.command("worker", short_help="Run tasks.")
 @click.argument("target", metavar="MODULE:QUEUE", required=False)
 @click.option("--concurrency", "-c", type=click.IntRange(1), metavar="N", help="Tasks at a time in one process.")
 @click.option("--types", multiple=True, metavar="TYPE,…", help="Only these types; else all that have a handler.")
@@ -140,9 +142,9 @@ def command(
     """
     held = Leash(leash) if leash is not None else None
     if burst and once:
-        raise click.UsageError("--burst and --once both say when to end; give one of them")
+        raise UsageError("--burst and --once both say when to end; give one of them")
     if id is not None and processes > 1:
-        raise click.UsageError("--id is for one process; each of several needs its own")
+        raise UsageError("--id is for one process; each of several needs its own")
     changes: dict[str, Any] = given(
         lease=lease, heartbeat=heartbeat, shutdown_deadline=shutdown_deadline, log=log_level, log_format=log_format
     )

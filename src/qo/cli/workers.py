@@ -7,7 +7,8 @@ import click
 import msgspec
 from rich.text import Text
 
-from qo.cli.frame import Said, now_of, store_options, with_queue
+from qo.cli.frame import now_of, store_options, with_queue
+from qo.cli.said import Said
 from qo.cli.show import console, emit, note, plain, relative, styled, table
 from qo.queue import Queue
 from qo.records import WorkerInfo
@@ -36,7 +37,7 @@ def show(workers: list[WorkerInfo], now: datetime) -> None:
     console().print(rows)
 
 
-@click.command("workers")
+@click.command("workers", short_help="Show the workers of the queue.")
 @store_options()
 def command(said: Said) -> None:
     """Show the workers of the queue: state, running tasks, last heartbeat, types and capabilities.
