@@ -53,4 +53,5 @@ def _upgraded(data: bytes | str, number: int) -> Task:
             raise CorruptRecord(f"a stored task has format {number}, which never existed")
         plain = upgrade(plain)
         number += 1
-    return msgspec.convert(plain, Task)
+    # Through text once more: raw fields can only be filled from it.
+    return _tasks.decode(msgspec.json.encode(plain))

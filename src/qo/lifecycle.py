@@ -27,6 +27,9 @@ from qo.values import NULL, clean_text
 
 DEFAULT_RETRY = RetryPolicy()
 MAX_TAGS = 50
+MAX_RETRIES = 1_000_000
+FOREVER = 100 * 366 * 86_400.0
+"""Seconds; a longer wait or window than this century is a mistake, and no engine could hold its end."""
 
 
 def submit(
@@ -53,8 +56,10 @@ def submit(
         if run_after.tzinfo is None:
             raise InvalidInput(f"run_after {run_after} has no time zone; give it one, such as datetime.now(UTC)")
         scheduled_at = max(now, run_after.astimezone(UTC))
-    if max_retries < 0:
-        raise InvalidInput(f"max_retries must be at least 0, not {max_retries}")
+    if not 0 <= max_retries <= MAX_RETRIES:
+        raise InvalidInput(f"max_retries must be from 0 to {MAX_RETRIES:,}, not {max_retries}")
+    if not -FOREVER <= key_window <= FOREVER:
+        raise InvalidInput(f"key_window must be a number of seconds within a century, not {key_window}")
     if timeout is not None and not 0 < timeout <= 366 * 86_400:
         raise InvalidInput(f"timeout must be more than 0 s and at most a year, or None, not {timeout}")
     priority = check_priority(priority)
@@ -80,7 +85,7 @@ def submit(
         max_retries=max_retries,
         timeout=timeout,
         retry=retry,
-        trace=trace,
+        trace=check_name("trace", trace) if trace is not None else None,
         version=1,
     )
 
@@ -103,7 +108,7 @@ def settle(task: Task, outcome: Outcome, now: datetime, chance: float) -> Settle
         case GivenBack():
             return _settlement(task, now, "pending")
         case Snoozed(until):
-            until = max(now, until)
+            until = min(max(now, until if until.tzinfo else until.replace(tzinfo=UTC)), _after(now, FOREVER))
             return _settlement(
                 task, now, "pending", available_at=until, scheduled_at=until, new_rank=rank(until, task.priority)
             )
@@ -123,8 +128,8 @@ def expire(task: Task, now: datetime, chance: float, max_losses: int = 10) -> Se
     # The first loss is most often a deployment or a reboot: run again at once. A second one may be the task's own
     # doing.
     wait = 0.0 if losses == 1 else task.retry.delay(losses - 1, chance)
-    available_at = now + timedelta(seconds=wait)
-    return _settlement(task, now, "pending", losses=losses, error=error, available_at=available_at, expired=True)
+    again = _after(now, wait)
+    return _settlement(task, now, "pending", losses=losses, error=error, available_at=again, expired=True)
 
 
 def give_up(id: str, lease_id: str, attempt: int, message: str, now: datetime, *, expired: bool = False) -> Settlement:
@@ -222,8 +227,8 @@ def _fail(task: Task, error: ErrorInfo, after: float | None, now: datetime, chan
     error = _clean(error)
     if not error.retriable or failures > task.max_retries:
         return _settlement(task, now, "failed", failures=failures, error=error)
-    wait = task.retry.delay(failures, chance) if after is None else max(0.0, after)
-    return _settlement(task, now, "pending", failures=failures, error=error, available_at=now + timedelta(seconds=wait))
+    wait = task.retry.delay(failures, chance) if after is None else after
+    return _settlement(task, now, "pending", failures=failures, error=error, available_at=_after(now, wait))
 
 
 def _end_cancelled(task: Task, outcome: Outcome, now: datetime) -> Settlement:
@@ -272,7 +277,7 @@ def _amendment(task: Task, now: datetime, actor: str | None, *, delete: bool = F
         id=task.id,
         version=task.version,
         at=now,
-        actor=actor,
+        actor=None if actor is None else clean_text(actor, 200),
         delete=delete,
         was=task.state,
         **(same | changed),  # pyright: ignore[reportArgumentType] - names and types are those of the record
@@ -302,6 +307,11 @@ def _clean(error: ErrorInfo) -> ErrorInfo:
         type=clean_text(error.type, 500) if error.type else None,
         traceback=clean_text(error.traceback) if error.traceback else None,
     )
+
+
+def _after(now: datetime, seconds: float) -> datetime:
+    """An outcome must never be lost because somebody asked for an endless wait."""
+    return now + timedelta(seconds=min(max(0.0, seconds), FOREVER))
 
 
 def _check_tags(tags: Mapping[str, str]) -> dict[str, str]:

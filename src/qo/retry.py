@@ -47,7 +47,10 @@ class RetryPolicy(msgspec.Struct, frozen=True, kw_only=True, forbid_unknown_fiel
         # factor ** times overflows a float after some hundred failures, so the logarithms are compared first.
         if times * math.log(factor) >= math.log(most / start):
             return most
-        return start * factor**times
+        try:
+            return start * factor**times
+        except OverflowError:  # a start so small that the quotient above was infinite
+            return most
 
 
 # Named after the source documents, so that a user who comes from one of them keeps its timing.

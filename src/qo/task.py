@@ -138,10 +138,11 @@ _NAMES: dict[str, tuple[re.Pattern[str], str]] = {
     "key": (re.compile(_TEXT + "{1,500}"), "1 to 500 characters, none of them control characters"),
     "capability": (re.compile(r"[A-Za-z0-9_.:@/+-]{1,100}"), "1 to 100 letters, digits or any of '_.:@/+-'"),
     "worker": (re.compile(r"[A-Za-z0-9_.:@+-]{1,200}"), "1 to 200 letters, digits or any of '_.:@+-'"),
+    "trace": (re.compile(r"[\x20-\x7e]{1,200}"), "a W3C traceparent: at most 200 printable ASCII characters"),
     "tag": (re.compile(_TEXT + "{1,100}"), "1 to 100 characters, none of them control characters"),
     "tag value": (re.compile(_TEXT + "{0,500}"), "at most 500 characters, none of them control characters"),
 }
-Name = Literal["id", "type", "queue", "key", "capability", "worker", "tag", "tag value"]
+Name = Literal["id", "type", "queue", "key", "capability", "worker", "tag", "tag value", "trace"]
 
 
 def check_name(what: Name, value: object) -> str:

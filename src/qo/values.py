@@ -2,7 +2,8 @@
 
 Everything is checked here, once, before it reaches a store, so that one bad value can never poison a batch: NaN and
 infinity (JSON has none), lone surrogates (no UTF-8) and unknown objects are refused; NUL is kept as the JSON escape it
-already is. Bytes travel as `{"$bytes": "<base64>"}`; an object that looks like that gets one more `$`.
+already is. Bytes travel as `{"$bytes": "<base64>"}`; an object that looks like that gets one more `$`. Bytes inside a
+structure become base64 text, which only a handler that says `bytes` in its signature reads back.
 """
 
 import base64

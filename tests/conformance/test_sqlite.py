@@ -9,7 +9,7 @@ from tempfile import TemporaryDirectory
 from qo.clock import SYSTEM, ManualClock
 from qo.stores.protocol import Store
 from qo.stores.sqlite.store import SqliteStore
-from qo.testing.conformance import Harness, Opener, conformance
+from qo.testing.conformance import Harness, Opener, conformance, model_test
 
 
 class SqliteHarness(Harness):
@@ -31,3 +31,4 @@ class SqliteHarness(Harness):
 
 
 test_conformance = conformance(SqliteHarness())
+test_model = model_test(SqliteHarness(ManualClock()))

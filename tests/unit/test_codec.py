@@ -69,7 +69,6 @@ def test_newer_format() -> None:
         decode_task(b'{"format":%d,"new":"world"}' % (FORMAT + 1))
 
 
-@pytest.mark.xfail(reason="codec._upgraded converts plain objects, which Raw fields refuse", strict=False)
 def test_older_format(monkeypatch: pytest.MonkeyPatch) -> None:
     """A record of an older format is upgraded step by step."""
     task = full_task()

@@ -100,7 +100,6 @@ def test_wrong_urls(url: str, message: str) -> None:
     assert message in str(caught.value)
 
 
-@pytest.mark.xfail(reason="stores/open.py takes them for something else without a word", strict=True)
 @pytest.mark.parametrize(
     "url",
     [

@@ -48,12 +48,14 @@ def _memory(url: str, clock: Clock) -> StoreFactory:
 
 def _sqlite(url: str, clock: Clock) -> StoreFactory:
     parts = urlsplit(url)
-    if parts.netloc or parts.path in ("", "/"):
+    if "#" in url:
+        raise ConfigError(f"{url!r}: a # in a file name is written as %23 in a URL")
+    if parts.netloc or parts.path.endswith("/") or not parts.path:
         raise ConfigError(f"{url!r} names no file; write sqlite:///relative.db or sqlite:////absolute/file.db")
     path = unquote(parts.path[1:])
     if path == ":memory:":
         raise ConfigError("a queue in SQLite's memory would be seen by one connection only; use memory://")
-    options = dict(parse_qsl(parts.query))
+    options = dict(parse_qsl(parts.query, keep_blank_values=True))
     synchronous = options.pop("synchronous", "NORMAL").upper()
     if synchronous not in ("NORMAL", "FULL"):
         raise ConfigError(f"synchronous is NORMAL or FULL, not {synchronous!r}")

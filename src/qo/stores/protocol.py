@@ -8,7 +8,7 @@ together with the suite, and every store passes all of it. Rules that hold for a
     OutcomeUnknown.
 2.  No SQL, key or connection crosses this line, and nothing branches on a store's name: see `Capabilities`.
 3.  Time is the store's. What decides (available? lease run out?) is compared inside the engine with its own clock;
-    `now()` gives that same time to `lifecycle`.
+    `now()` gives that same time to `lifecycle`, and is never ahead of it: a task made with it can be claimed at once.
 4.  Ids are made before the first try (task ids; one lease id for a claim call), so that any verb can be repeated
     after a lost reply. Unavailable means nothing was written; OutcomeUnknown means repeat with the same ids (a read
     never raises it). A claim is not repeated once its tasks were settled.
