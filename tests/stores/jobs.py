@@ -13,6 +13,7 @@ from qo.errors import QoError
 from qo.stores.protocol import Submitted
 from qo.stores.sqlite.presence import Presence
 from qo.stores.sqlite.store import SqliteStore
+from qo.stores.sqlite.turns import Turns
 
 
 def main(arguments: Sequence[str]) -> None:
@@ -72,22 +73,30 @@ async def open_and_submit(path: str) -> None:
         say(answer.task.id)
 
 
-async def submit_one_by_one(path: str, type: str, count: str) -> None:
-    """Submits one task a transaction; for ever when count is 0. Prints how many others came before each."""
+async def write_without_pause(path: str) -> None:
+    """Keeps the writer busy: there is always a call waiting for its next transaction."""
     async with opened(path) as store:
         say("ready")
         await told()
-        left = int(count)
-        while True:
-            before = rows(Path(path), "SELECT coalesce(max(pk), 0) FROM qo_tasks")[0][0] if left else 0
-            (answer,) = await store.submit([task(type)])
+
+        async def caller() -> None:
+            while True:
+                await store.submit([task("busy")])
+
+        await asyncio.gather(*(caller() for _ in range(4)))
+
+
+async def submit_and_count(path: str, count: str) -> None:
+    """Submits one by one; prints how many tasks of others came between each call and its transaction."""
+    async with opened(path) as store:
+        say("ready")
+        await told()
+        for _ in range(int(count)):
+            ((before,),) = rows(Path(path), "SELECT coalesce(max(pk), 0) FROM qo_tasks")
+            (answer,) = await store.submit([task("third")])
             assert isinstance(answer, Submitted)
-            if left:
-                ((mine,),) = rows(Path(path), "SELECT pk FROM qo_tasks WHERE id = ?", answer.task.id)
-                say(mine - before - 1)
-                left -= 1
-                if not left:
-                    return
+            ((mine,),) = rows(Path(path), "SELECT pk FROM qo_tasks WHERE id = ?", answer.task.id)
+            say(mine - before - 1)
 
 
 async def attached(path: str, *workers: str) -> None:
@@ -151,3 +160,20 @@ async def attach_again_and_again(folder: str) -> None:
         number += 1
         presence.attach(f"w{number % 3}")
         presence.detach(f"w{number % 3}")
+
+
+async def take_turns(path: str) -> None:
+    """Takes a turn for each line it is told."""
+    turns = Turns(Path(path))
+    say("ready")
+    while await told():
+        with turns:
+            say("mine")
+        say("left")
+
+
+async def keep_turn(path: str) -> None:
+    """Never leaves its turn."""
+    with Turns(Path(path)):
+        say("mine")
+        await told()
