@@ -182,11 +182,10 @@ class Claim:
         self._keeper: asyncio.Task[None] | None = None
 
     async def __aenter__(self) -> list[ClaimedTask]:
-        session = await self._queue.session()
-        self._session = session
-        self._worker_id = await session.attach()
-        tasks = await self._claim_some()
-        self._tasks = [ClaimedTask(self._queue, session, task, self._lease) for task in tasks]
+        self._session = await self._queue.session()
+        self._worker_id = await self._session.attach()
+        found = await self._claim_some()
+        self._tasks = [ClaimedTask(self._queue, self._session, task, self._lease) for task in found]
         if self._tasks:
             self._keeper = asyncio.create_task(self._keep(), name="qo-claim-renewal")
         return list(self._tasks)

@@ -250,6 +250,8 @@ class Queue(Admin):
         """Run a worker in a thread of this process, until `stop`. It runs the handlers registered by now."""
         if self._embedded is not None and self._embedded.alive:
             raise UsageError("the worker of this queue runs already; q.stop() stops it")
+        if not len(self.registry) and not options.get("any_type"):
+            raise ConfigError("there is nothing to run yet: declare tasks with @q.task or set_worker before q.start()")
         self._embedded = EmbeddedWorker(self, **options)
 
     def stop(self, timeout: float | None = None) -> None:

@@ -5,7 +5,7 @@ import threading
 import pytest
 from tests.client.conftest import MakeQueue
 
-from qo import ConfigError, Queue, UsageError
+from qo import ConfigError, Queue, UnknownType, UsageError
 
 
 def test_start_works_and_stop_drains(make: MakeQueue) -> None:
@@ -66,7 +66,13 @@ def test_a_chain_starts_it(make: MakeQueue) -> None:
 def test_what_ends_it_is_raised_by_stop() -> None:
     """A worker that cannot run says why: at start where it can be known, else at stop."""
     q = Queue("memory://")
-    q.start()
     with pytest.raises(ConfigError, match="nothing to run"):
+        q.start()
+
+    @q.task
+    def work() -> None: ...
+
+    q.start(types=["wrok"])
+    with pytest.raises(UnknownType, match="did you mean work"):
         q.stop()
     q.stop()
