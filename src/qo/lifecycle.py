@@ -60,8 +60,11 @@ def submit(
         raise InvalidInput(f"max_retries must be from 0 to {MAX_RETRIES:,}, not {max_retries}")
     if not -FOREVER <= key_window <= FOREVER:
         raise InvalidInput(f"key_window must be a number of seconds within a century, not {key_window}")
-    if timeout is not None and not 0 < timeout <= 366 * 86_400:
-        raise InvalidInput(f"timeout must be more than 0 s and at most a year, or None, not {timeout}")
+    if timeout is not None:
+        # Microseconds are what every engine keeps exactly.
+        timeout = round(float(timeout), 6)
+        if not 0 < timeout <= 366 * 86_400:
+            raise InvalidInput(f"timeout must be more than 0 s and at most a year, or None, not {timeout}")
     priority = check_priority(priority)
     return Task(
         id=check_name("id", id),
