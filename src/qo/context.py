@@ -11,6 +11,7 @@ from qo.task import Task
 from qo.values import encode_value
 
 PROGRESS_LIMIT = 64 * 1024
+LONGEST_AFTER = 100 * 366 * 86_400.0
 
 
 class Retry(Exception):
@@ -19,6 +20,8 @@ class Retry(Exception):
     def __init__(self, message: str = "asked for a retry", *, after: float | timedelta | None = None) -> None:
         super().__init__(message)
         self.after = after.total_seconds() if isinstance(after, timedelta) else after
+        if self.after is not None and not 0 <= self.after <= LONGEST_AFTER:
+            raise UsageError(f"Retry(after={after!r}) is no delay: give seconds, from 0 to a hundred years")
 
 
 class Fail(Exception):

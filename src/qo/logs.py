@@ -33,7 +33,10 @@ def log_settled(task: Task, settlement: Settlement) -> None:
     more: dict[str, Any] = {"state": settlement.state, "seconds": round(seconds, 6)}
     words: str = settlement.state
     if settlement.error is not None:
-        more |= {"reason": settlement.error.reason, "error": settlement.error.message}
+        more["reason"] = settlement.error.reason
+        # What is wrong with an input is told with pieces of the input, which do not belong into logs.
+        if settlement.error.reason not in ("bad_input", "corrupt"):
+            more["error"] = settlement.error.message
     if settlement.state == "pending":
         wait = (settlement.available_at - settlement.at).total_seconds()
         words = f"again in {wait:.1f} s" if wait > 0 else "again"
@@ -45,7 +48,7 @@ def _line(level: int, words: str, task: Task, more: dict[str, Any]) -> None:
     extra = {"task_id": task.id, "type": task.type, "queue": task.queue, "attempt": task.attempt, **more}
     if task.trace is not None:
         extra["trace"] = task.trace
-    error = f": {more['reason']}: {more['error']}" if "reason" in more else ""
+    error = "".join(f": {more[name]}" for name in ("reason", "error") if name in more)
     took = f" after {more['seconds']:.3f} s" if "seconds" in more else ""
     log.log(level, "%s %s attempt %d %s%s%s", task.type, task.id, task.attempt, words, took, error, extra=extra)
 

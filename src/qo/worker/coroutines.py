@@ -7,17 +7,18 @@ cancelling its consumer.
 
 import asyncio
 import contextvars
+import logging
 from collections import deque
 from collections.abc import Callable
 
-import msgspec
-
 from qo.context import enter
-from qo.errors import InvalidInput
 from qo.outcomes import Outcome, Returned
 from qo.worker.run import Run, bad_input, raised, stopped
 
+log = logging.getLogger("qo.worker")
 Finish = Callable[[Run, Outcome], None]
+CLOSE_GRACE = 1.0
+"""Seconds that consumers have to end at the end; longer waits only for those that will not."""
 
 
 class Coroutines:
@@ -29,6 +30,8 @@ class Coroutines:
         self._idle: deque[asyncio.Future[Run]] = deque()
         self._consumers: set[asyncio.Task[None]] = set()
         self._clean = contextvars.copy_context()
+        self._loop = asyncio.get_running_loop()
+        self._closing = False
 
     def start(self, run: Run) -> None:
         """Hand it to an idle consumer, or make one."""
@@ -47,27 +50,33 @@ class Coroutines:
             run.consumer.cancel()
 
     async def close(self) -> None:
-        """End the consumers; call it when nothing runs any more."""
+        """End the consumers. A handler that ignores even this is left behind: nobody can wait for it."""
+        self._closing = True
         for consumer in list(self._consumers):
             consumer.cancel()
-        await asyncio.gather(*self._consumers, return_exceptions=True)
+        if self._consumers:
+            _, stubborn = await asyncio.wait(list(self._consumers), timeout=CLOSE_GRACE)
+            if stubborn:
+                log.error("%d handlers ignore that they were cancelled and are left behind", len(stubborn))
 
     async def _consume(self, run: Run) -> None:
         consumer = asyncio.current_task()
         assert consumer is not None
-        loop = asyncio.get_running_loop()
         while True:
             run.consumer = consumer
-            outcome = await self._execute(run)
+            # It may have been interrupted before it began.
+            outcome = stopped(run) or await self._execute(run)
             run.consumer = None
+            # Cancelled by somebody else: the program ends, and waits for us to end.
+            foreign = consumer.cancelling() > 0 and run.stop is None
             # An interruption that came too late must not hit the next run.
             while consumer.cancelling():
                 consumer.uncancel()
             enter(None)
             self._finish(run, outcome)
-            if not self._is_clean():
-                return  # The handler left context variables behind; the next run gets a fresh consumer.
-            waiting: asyncio.Future[Run] = loop.create_future()
+            if foreign or self._closing or not self._is_clean():
+                return  # Or the handler left context variables behind; the next run gets a fresh consumer.
+            waiting: asyncio.Future[Run] = self._loop.create_future()
             self._idle.append(waiting)
             run = await waiting
 
@@ -76,15 +85,19 @@ class Coroutines:
         return len(now) <= len(self._clean) + 1 and all(now.get(var) is value for var, value in self._clean.items())
 
     async def _execute(self, run: Run) -> Outcome:
-        enter(run.context)
+        enter(run.context())
         try:
-            args, kwargs = run.handler.arguments(run.task.raw_input)
-        except (InvalidInput, msgspec.DecodeError) as error:
-            return bad_input(error)
-        try:
+            try:
+                args, kwargs = run.handler.arguments(run.task.raw_input)
+            except Exception as error:
+                return bad_input(error)
             value = await run.handler.fn(*args, **kwargs)
             return Returned(run.handler.encode_output(value, self._output_limit))
         except asyncio.CancelledError as error:
             return stopped(run) or raised(error, run)
+        except GeneratorExit as error:
+            if not self._loop.is_running():
+                raise  # not the handler's: Python tears the coroutine down after the loop
+            return raised(error, run)
         except BaseException as error:
             return raised(error, run)

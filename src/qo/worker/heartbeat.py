@@ -4,6 +4,9 @@ import logging
 from collections.abc import Callable
 from typing import Literal
 
+import msgspec
+from msgspec.structs import replace
+
 from qo.clock import Clock
 from qo.errors import QoError
 from qo.records import Controls, WorkerInfo, decode_controls, decode_worker, encode_record
@@ -35,6 +38,7 @@ class Heartbeat:
         self._dead_after = dead_after
         self._describe = describe
         self._on_controls = on_controls
+        self._state: Literal["active", "draining"] = "active"
         self._warned: set[str] = set()
         self._beat_at = 0.0
         self._look_at = 0.0
@@ -46,7 +50,7 @@ class Heartbeat:
             try:
                 if now >= self._beat_at:
                     self._beat_at = now + self._every
-                    await self.show("active")
+                    await self.show()
                 await self.read_controls()
                 if now >= self._look_at:
                     self._look_at = now + UNHANDLED_EVERY
@@ -55,9 +59,11 @@ class Heartbeat:
                 log.warning("the heartbeat has to wait: %s", error)
             await self._clock.sleep(min(CONTROLS_EVERY, self._every))
 
-    async def show(self, state: Literal["active", "draining"]) -> None:
-        """Write the record now."""
-        info = self._describe(state)
+    async def show(self, state: Literal["active", "draining"] | None = None) -> None:
+        """Write the record now, and from now on with that state."""
+        self._state = state or self._state
+        # Others compare it with the store's time, so it is the store's time.
+        info = replace(self._describe(self._state), heartbeat_at=self._store.now())
         await self._store.put_record("worker", info.id, encode_record(info))
 
     async def remove(self, worker_id: str) -> None:
@@ -68,7 +74,10 @@ class Heartbeat:
         """Pass on what the queue's control record says."""
         for record in await self._store.records("control"):
             if record.key == self._queue:
-                self._on_controls(decode_controls(record.value))
+                try:
+                    self._on_controls(decode_controls(record.value))
+                except msgspec.DecodeError as error:
+                    log.error("the controls of queue %s cannot be read and are ignored: %s", self._queue, error)
                 return
         self._on_controls(Controls())
 
@@ -80,8 +89,14 @@ class Heartbeat:
         if not waiting - self._warned:
             return
         now = self._store.now()
-        workers = [decode_worker(record.value) for record in await self._store.records("worker")]
-        handled = {type for worker in workers if worker.seen(now, self._dead_after) != "dead" for type in worker.types}
+        handled: set[str] = set()
+        for record in await self._store.records("worker"):
+            try:
+                worker = decode_worker(record.value)
+            except msgspec.DecodeError:
+                continue  # of another version, perhaps
+            if worker.seen(now, self._dead_after) != "dead":
+                handled.update(worker.types)
         for type in sorted(waiting - handled - self._warned):
             self._warned.add(type)
             log.warning("tasks of type %s wait in queue %s, but no worker handles it", type, self._queue)

@@ -10,7 +10,6 @@ import msgspec
 from qo import outcomes
 from qo.codec import decode_task, encode_task
 from qo.context import Context, enter
-from qo.errors import InvalidInput
 from qo.handlers import Handler
 from qo.outcomes import GivenBack, Outcome, Raised, Returned
 from qo.task import ErrorInfo
@@ -69,8 +68,10 @@ class Isolated:
 
     async def _outcome(self, run: Run) -> Outcome:
         if not self._started:
-            self._started = True
             await self._pool.start()
+            self._started = True
+        if (outcome := stopped(run)) is not None:
+            return outcome  # interrupted before it began
         context = _Context(task=encode_task(run.task), whole=run.handler.whole, output_limit=self._output_limit)
         job = Job(
             function=refer(run.handler.fn),
@@ -120,21 +121,22 @@ def run_in_child(function: object, raw_input: bytes, context: bytes, channel: Ch
     told = _contexts.decode(context)
     run = Run(decode_task(told.task), _handler_of(function, told.whole), 0.0)
     enter(Context(run.task, channel.progress, lambda: channel.cancelled))
-    return msgspec.json.encode(_execute(run, told.output_limit))
+    return msgspec.json.encode(_execute(run, told.output_limit, channel))
 
 
 _ENTRY = refer(run_in_child)
 
 
-def _execute(run: Run, output_limit: int) -> Outcome:
+def _execute(run: Run, output_limit: int, channel: Channel) -> Outcome:
     try:
-        args, kwargs = run.handler.arguments(run.task.raw_input)
-    except (InvalidInput, msgspec.DecodeError) as error:
-        return bad_input(error)
-    try:
+        try:
+            args, kwargs = run.handler.arguments(run.task.raw_input)
+        except Exception as error:
+            return bad_input(error)
         value = run.handler.fn(*args, **kwargs)
         if inspect.iscoroutine(value):
             value = asyncio.run(value)
         return Returned(run.handler.encode_output(value, output_limit))
     except BaseException as error:
+        run.stop = "cancelled" if channel.cancelled else None  # all that a child is ever asked
         return raised(error, run)

@@ -2,13 +2,13 @@
 
 import asyncio
 import traceback
+from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
 
 from qo import outcomes
 from qo.context import Context, Fail, Retry, Snooze, Stopped
-from qo.errors import InvalidInput
 from qo.handlers import Handler
 from qo.outcomes import Cancelled, GivenBack, Outcome, Raised, Snoozed
 from qo.signature import OutputTooLarge
@@ -16,39 +16,53 @@ from qo.task import ErrorInfo, Reason, Task
 from qo.worker.slots import Running
 
 Stop = Literal["timeout", "cancelled", "lost", "shutdown"]
+OnFailure = Callable[[BaseException], None]
+"""Called when a part of the worker broke, which no part should; the worker ends."""
+GRACE = 30.0
+"""Seconds past its timeout that an attempt is still believed to end."""
 
 
 class Run:
-    """A claimed task in this process. Shared with the lease keeper's thread, which only reads and takes `progress`."""
+    """A claimed task in this process. The lease keeper's thread reads it, and writes `renewed` and `shown` only."""
 
     __slots__ = (
         "consumer",
-        "context",
         "deadline",
         "handler",
         "process",
         "progress",
         "renewed",
         "reported",
+        "shown",
         "stop",
         "task",
         "timeout",
     )
 
-    def __init__(self, task: Task, handler: Handler[..., Any], now: float) -> None:
+    def __init__(self, task: Task, handler: Handler[..., Any], now: float, leased: float | None = None) -> None:
         self.task = task
         self.handler = handler
         self.timeout = task.retry.timeout(task.timeout, task.failures)
         self.deadline = None if self.timeout is None else now + self.timeout
-        self.renewed = now
+        self.renewed = now if leased is None else leased
+        """When its lease was last known to begin anew."""
         self.progress: bytes | None = None
+        """The latest of the handler; `shown` is what the store has of it. Two fields, so that none is ever lost."""
+        self.shown: bytes | None = None
         self.stop: Stop | None = None
         """Why it should end before the handler is done."""
         self.reported = False
         """Its outcome is on the way to the store; whatever the handler still does changes nothing."""
         self.consumer: asyncio.Task[None] | None = None
         self.process: Running | None = None
-        self.context = Context(task, self.take_progress, lambda: self.stop is not None)
+
+    def context(self) -> Context:
+        """What the handler sees. Not kept here: run and context would keep each other alive."""
+        return Context(self.task, self.take_progress, self.is_stopped)
+
+    def is_stopped(self) -> bool:
+        """Should the handler end?"""
+        return self.stop is not None
 
     def take_progress(self, raw: bytes) -> None:
         """Keep it for the next renewal."""
@@ -85,11 +99,12 @@ def raised(error: BaseException, run: Run) -> Outcome:
             return Raised(_info("raised", error))
 
 
-def bad_input(error: InvalidInput | msgspec.DecodeError) -> Outcome:
+def bad_input(error: Exception) -> Outcome:
     """The stored input cannot be read or does not fit the handler; trying again will not help."""
-    if isinstance(error, InvalidInput):
-        return Raised(ErrorInfo(reason="bad_input", message=str(error), type="InvalidInput", retriable=False))
-    return outcomes.unreadable(f"the stored input is no JSON: {error}")
+    if isinstance(error, msgspec.DecodeError):
+        return outcomes.unreadable(f"the stored input is no JSON: {error}")
+    name = type(error).__qualname__
+    return Raised(ErrorInfo(reason="bad_input", message=_message(error), type=name, retriable=False))
 
 
 def _info(reason: Reason, error: BaseException, *, retriable: bool = True) -> ErrorInfo:

@@ -5,10 +5,10 @@ import logging
 from collections.abc import Callable
 
 from qo.clock import Clock
-from qo.outcomes import Outcome
+from qo.outcomes import GivenBack, Outcome
 from qo.worker.coroutines import Coroutines
 from qo.worker.isolated import Isolated
-from qo.worker.run import Run, Stop, stopped
+from qo.worker.run import GRACE, OnFailure, Run, Stop, stopped
 from qo.worker.threads import Threads
 
 log = logging.getLogger("qo.worker")
@@ -20,8 +20,18 @@ OnFree = Callable[[Run], None]
 class Runner:
     """Calls `on_outcome` once for each run and `on_free` when its place is free: later, for a thread past its time."""
 
-    def __init__(self, size: int, clock: Clock, output_limit: int, on_outcome: OnOutcome, on_free: OnFree) -> None:
+    def __init__(
+        self,
+        size: int,
+        clock: Clock,
+        output_limit: int,
+        *,
+        on_outcome: OnOutcome,
+        on_free: OnFree,
+        on_failure: OnFailure,
+    ) -> None:
         self._clock = clock
+        self._on_failure = on_failure
         self._on_outcome = on_outcome
         self._on_free = on_free
         self._runs: set[Run] = set()
@@ -65,10 +75,10 @@ class Runner:
         for run in list(self._runs):
             self.interrupt(run, why)
 
-    def abandon_all(self, outcome: Outcome) -> None:
+    def abandon_all(self) -> None:
         """Report what ignores its interruption; it may run on, but counts no more."""
         for run in list(self._runs):
-            self._report(run, outcome)
+            self._report(run, stopped(run) or GivenBack())
 
     async def close(self) -> None:
         """Let go of consumers, threads and processes; what still runs was interrupted before."""
@@ -80,7 +90,10 @@ class Runner:
 
     def _finish(self, run: Run, outcome: Outcome) -> None:
         self._runs.discard(run)
-        self._report(run, outcome)
+        try:
+            self._report(run, outcome)
+        except Exception as error:
+            self._on_failure(error)
         self._on_free(run)
 
     def _report(self, run: Run, outcome: Outcome) -> None:
@@ -93,15 +106,17 @@ class Runner:
 
         Past its time, or at shutdown, its attempt is settled without it; asked to cancel it may stop by itself.
         """
+        if run.stop != "cancelled":
+            self._report_stubborn(run)
+
+    def _report_stubborn(self, run: Run) -> None:
         outcome = stopped(run)
-        if outcome is not None and run.stop != "cancelled":
-            log.warning(
-                "task %s (%s) still runs in its thread after %s and keeps its place until it ends",
-                run.task.id,
-                run.task.type,
-                run.stop,
-            )
-            self._report(run, outcome)
+        if outcome is None or run.reported:
+            return
+        log.warning(
+            "task %s (%s) still runs after %s and keeps its place until it ends", run.task.id, run.task.type, run.stop
+        )
+        self._report(run, outcome)
 
     # One timer for all deadlines.
 
@@ -116,10 +131,17 @@ class Runner:
     def _ring(self) -> None:
         self._alarm = None
         now = self._clock.monotonic()
-        watched = [run for run in self._runs if run.handler.isolation != "process" and run.stop is None]
-        for run in watched:
-            if run.deadline is not None and run.deadline <= now:
+        coming: list[float] = []
+        for run in list(self._runs):
+            if run.deadline is None or run.reported or run.handler.isolation == "process":
+                continue
+            if run.deadline > now:
+                coming.append(run.deadline)
+            elif run.deadline + GRACE > now:
                 self.interrupt(run, "timeout")
-        coming = [run.deadline for run in watched if run.deadline is not None and run.deadline > now]
+                coming.append(run.deadline + GRACE)
+            else:
+                # It swallowed its cancellation. From now on its lease is not renewed, so it is settled without it.
+                self._report_stubborn(run)
         if coming:
             self._watch(min(coming))

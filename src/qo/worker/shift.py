@@ -5,7 +5,7 @@ claimer --tasks--> runner --outcomes--> settler --> store        lease keeper, u
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from typing import Any, Literal
 
 import msgspec
@@ -17,7 +17,7 @@ from qo.commit import GroupCommit
 from qo.errors import QoError
 from qo.handlers import Handler
 from qo.logs import log_settled, log_start
-from qo.outcomes import GivenBack, Outcome, Raised
+from qo.outcomes import Outcome, Raised
 from qo.records import Controls, WorkerInfo
 from qo.settings import Settings
 from qo.stores.protocol import Claimed, Store, Want
@@ -68,8 +68,17 @@ class Shift:
         self._slots = Slots(job.concurrency, _said(job.handlers, "concurrency"))
         self._rates = Rates(_said(job.handlers, "rate_limit"), clock)
         self._types = None if job.any_type else frozenset(job.handlers)
+        self.failed: asyncio.Future[BaseException] = asyncio.get_running_loop().create_future()
+        """Done when a part broke. Then the worker must end: without any one of them it would do harm or nothing."""
         self.settler = Settler(self.store, self._commit, clock, self._on_settled)
-        self.runner = Runner(job.concurrency, clock, settings.max_output_bytes, self._on_outcome, self._on_free)
+        self.runner = Runner(
+            job.concurrency,
+            clock,
+            settings.max_output_bytes,
+            on_outcome=self._on_outcome,
+            on_free=self._on_free,
+            on_failure=self._on_failure,
+        )
         self.claimer = Claimer(
             self.store,
             clock,
@@ -81,7 +90,14 @@ class Shift:
             poll_max=settings.poll_max,
         )
         self._keeper = LeaseKeeper(
-            job.open_store, self.held, ttl=settings.lease, every=settings.renew, clock=clock, on_answer=self._on_lease
+            job.open_store,
+            self.store,
+            self.held,
+            ttl=settings.lease,
+            every=settings.renew,
+            clock=clock,
+            on_answer=self._on_lease,
+            on_failure=self._on_failure,
         )
         self._heartbeat = Heartbeat(
             self.store,
@@ -100,16 +116,32 @@ class Shift:
         """Connect and begin. A shift that is not `shown` has no heartbeat and does no upkeep: it will be short."""
         await self.store.open()
         await self.store.attach(self._job.worker_id)
-        self._settling = asyncio.create_task(self.settler.run(), name="qo-settler")
+        self._settling = self.begin(self.settler.run(), "qo-settler")
         self._keeper.start()
         if not shown:
             await self._heartbeat.read_controls()
             return
         self._shown = True
-        self._beside.append(asyncio.create_task(self._heartbeat.run(), name="qo-heartbeat"))
+        self._beside.append(self.begin(self._heartbeat.run(), "qo-heartbeat"))
         if self._job.upkeep:
-            upkeep = Upkeep(self.store, self._job.settings, self._job.clock)
-            self._beside.append(asyncio.create_task(upkeep.run(), name="qo-upkeep"))
+            upkeep = Upkeep(self.store, self._job.queue, self._job.settings, self._job.clock)
+            self._beside.append(self.begin(upkeep.run(), "qo-upkeep"))
+
+    def begin(self, part: Coroutine[Any, Any, None], name: str) -> asyncio.Task[None]:
+        """Run a part of the worker beside the others; when it breaks, `failed` says so."""
+
+        def ended(task: asyncio.Task[None]) -> None:
+            if not task.cancelled() and (error := task.exception()) is not None:
+                self._on_failure(error)
+
+        task = asyncio.create_task(part, name=name)
+        task.add_done_callback(ended)
+        return task
+
+    def check(self) -> None:
+        """Raise what broke a part of the worker."""
+        if self.failed.done():
+            raise self.failed.result()
 
     async def drain(self, deadline: float | None) -> None:
         """Let running tasks end for that many seconds (None: as long as it takes), then give back what did not."""
@@ -120,7 +152,7 @@ class Shift:
             log.warning("%d tasks did not end in time and are given back", self.runner.running)
             self.runner.interrupt_all("shutdown")
             await self._until_done(STUBBORN_GRACE)
-            self.runner.abandon_all(GivenBack())
+            self.runner.abandon_all()
 
     async def close(self) -> None:
         """Write every outcome, then let go.
@@ -131,11 +163,10 @@ class Shift:
         if self._settling is not None:
             done, _ = await asyncio.wait([self._settling], timeout=self._job.settings.lease)
             if not done:
-                log.error(
-                    "the store is away: %d outcomes could not be written, their leases will run out", len(self.held)
-                )
                 self._settling.cancel()
                 await asyncio.wait([self._settling])
+            if self.held:
+                log.error("%d outcomes could not be written; their leases will run out", len(self.held))
         for task in self._beside:
             task.cancel()
         await asyncio.gather(*self._beside, return_exceptions=True)
@@ -154,7 +185,7 @@ class Shift:
 
     async def _until_done(self, seconds: float | None) -> None:
         end = None if seconds is None else self._job.clock.monotonic() + seconds
-        while self.runner.running or (self.held and end is None):
+        while not self.failed.done() and (self.runner.running or (self.held and end is None)):
             left = 1.0 if end is None else end - self._job.clock.monotonic()
             if left <= 0:
                 return
@@ -167,6 +198,8 @@ class Shift:
             await call
         except QoError as error:
             log.debug("at the end: %s", error)
+        except Exception:
+            log.exception("at the end of the worker")
 
     # What the parts tell each other.
 
@@ -182,10 +215,11 @@ class Shift:
             room=room,
         )
 
-    def _take(self, claimed: Claimed) -> None:
+    def _take(self, claimed: Claimed, asked_at: float) -> None:
         now = self._job.clock.monotonic()
         for corrupt in claimed.corrupt:
-            log.error("task %s cannot be read and fails: %s", corrupt.id, corrupt.message)
+            extra = {"task_id": corrupt.id, "attempt": corrupt.attempt}
+            log.error("task %s cannot be read and fails: %s", corrupt.id, corrupt.message, extra=extra)
             self.settler.add_corrupt(corrupt)
         self._job.counters["claimed"] += len(claimed.tasks)
         for task in claimed.tasks:
@@ -195,7 +229,7 @@ class Shift:
                 self.settler.add(task, Raised(ErrorInfo(reason="permanent", message=message, retriable=False)))
                 continue
             log_start(task)
-            run = Run(task, handler, now)
+            run = Run(task, handler, now, leased=asked_at)
             self.held[task.id, task.attempt] = run
             self._slots.take(task.type)
             self._rates.take(task.type)
@@ -234,6 +268,12 @@ class Shift:
 
     def _on_lease(self, run: Run, answer: Renewed) -> None:
         self.runner.interrupt(run, "lost" if answer == "lost" else "cancelled")
+
+    def _on_failure(self, error: BaseException) -> None:
+        if not self.failed.done():
+            log.critical("a part of the worker broke, so the worker ends", exc_info=error)
+            self.failed.set_result(error)
+            self.moved.set()
 
     def _on_controls(self, controls: Controls) -> None:
         self._rates.set(controls.rate_limit, controls.rate_limits)

@@ -2,17 +2,16 @@
 
 import asyncio
 import contextvars
+import inspect
 import queue
 import threading
 from collections import deque
 
-import msgspec
-
 from qo.context import enter
-from qo.errors import InvalidInput
+from qo.errors import UsageError
 from qo.outcomes import Outcome, Returned
 from qo.worker.coroutines import Finish
-from qo.worker.run import Run, bad_input, raised
+from qo.worker.run import Run, bad_input, raised, stopped
 
 
 class Threads:
@@ -64,13 +63,18 @@ class Threads:
             self._finish(run, outcome)
 
     def _execute(self, run: Run) -> Outcome:
-        enter(run.context)
+        if (outcome := stopped(run)) is not None:
+            return outcome  # interrupted before it began
+        enter(run.context())
         try:
-            args, kwargs = run.handler.arguments(run.task.raw_input)
-        except (InvalidInput, msgspec.DecodeError) as error:
-            return bad_input(error)
-        try:
+            try:
+                args, kwargs = run.handler.arguments(run.task.raw_input)
+            except Exception as error:
+                return bad_input(error)
             value = run.handler.fn(*args, **kwargs)
+            if inspect.iscoroutine(value):
+                value.close()
+                raise UsageError(f"{run.handler.place} returned a coroutine that nobody awaits: make it async def")
             return Returned(run.handler.encode_output(value, self._output_limit))
         except BaseException as error:
             return raised(error, run)

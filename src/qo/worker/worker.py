@@ -1,13 +1,14 @@
 """The worker a user meets: what it handles, how it is started and stopped. The work itself is a `Shift`."""
 
 import asyncio
+import contextlib
 import logging
 import os
 import platform
 import re
 import signal
 import threading
-from collections.abc import Iterable
+from collections.abc import Generator, Iterable
 from datetime import datetime
 from typing import Any, Literal, Protocol
 
@@ -19,6 +20,7 @@ from qo.records import WorkerInfo
 from qo.settings import Settings
 from qo.stores.protocol import Store
 from qo.task import check_name
+from qo.worker.jobs import refer
 from qo.worker.shift import Job, Shift
 
 log = logging.getLogger("qo.worker")
@@ -81,17 +83,20 @@ class Worker:
         if self._stopping.is_set():
             stop.set()
         shift = Shift(self._job())
-        numbers = self._handle_signals(stop) if signals else ()
-        try:
-            await shift.open(shown=True)
-            log.info("worker %s runs %s, %d at once", self.id, self._in_words(), self.concurrency)
-            await (self._burst(shift, stop) if burst else self._serve(shift, stop))
-            await shift.drain(self._queue.settings.shutdown_deadline)
-        finally:
-            await shift.close()
-            self._wake = None
-            for number in numbers:
-                asyncio.get_running_loop().remove_signal_handler(number)
+        with self._signals(stop) if signals else contextlib.nullcontext():
+            try:
+                await shift.open(shown=True)
+                log.info("worker %s runs %s, %d at once", self.id, self._in_words(), self.concurrency)
+                await (self._burst(shift, stop) if burst else self._serve(shift, stop))
+                shift.check()
+                await shift.drain(self._queue.settings.shutdown_deadline)
+                shift.check()
+            except BaseException:
+                await shift.drain(0.0)
+                raise
+            finally:
+                await shift.close()
+                self._wake = None
         log.info("worker %s stopped: %s", self.id, ", ".join(f"{n} {name}" for name, n in self.counters.items() if n))
 
     async def run_once(self, limit: int = 100) -> int:
@@ -102,6 +107,10 @@ class Worker:
             await expire_once(shift.store, self._queue.clock, self._queue.settings.max_losses)
             claimed = await shift.claimer.claim(limit)
             await shift.drain(None)
+            shift.check()
+        except BaseException:
+            await shift.drain(0.0)
+            raise
         finally:
             await shift.close()
         return len(claimed.tasks) + len(claimed.corrupt) if claimed else 0
@@ -109,24 +118,31 @@ class Worker:
     def stop(self) -> None:
         """Drain and end `run`. Safe to call from any thread, also before `run` has begun."""
         self._stopping.set()
-        if (wake := self._wake) is not None and not wake[0].is_closed():
-            wake[0].call_soon_threadsafe(wake[1].set)
+        if (wake := self._wake) is not None:
+            with contextlib.suppress(RuntimeError):  # its loop is closed, so it has ended
+                wake[0].call_soon_threadsafe(wake[1].set)
 
     async def _serve(self, shift: Shift, stop: asyncio.Event) -> None:
-        claiming = asyncio.create_task(shift.claimer.run(), name="qo-claimer")
+        if stop.is_set():
+            return
+        claiming = shift.begin(shift.claimer.run(), "qo-claimer")
         stopping = asyncio.create_task(stop.wait(), name="qo-stop")
-        await asyncio.wait([claiming, stopping], return_when=asyncio.FIRST_COMPLETED)
-        stopping.cancel()
-        shift.claimer.stop()
-        await claiming
+        try:
+            await asyncio.wait([claiming, stopping, shift.failed], return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            stopping.cancel()
+            shift.claimer.stop()
+            # What a claim under way brings must be known, to be given back.
+            await asyncio.wait([claiming])
 
     async def _burst(self, shift: Shift, stop: asyncio.Event) -> None:
         await expire_once(shift.store, self._queue.clock, self._queue.settings.max_losses)
-        while not stop.is_set():
+        while not stop.is_set() and not shift.failed.done():
             claimed = await shift.claimer.claim(self.concurrency)
             if claimed is None or not (claimed.tasks or claimed.corrupt or claimed.contended):
                 due = claimed.next_due if claimed else None
-                if claimed is not None and not shift.held and (due is None or due > shift.store.now()):
+                limited = claimed is None or shift.claimer.limited
+                if not limited and not shift.held and (due is None or due > shift.store.now()):
                     return
                 # Something still runs, or a limit holds us up: what ends next may bring a retry or room.
                 await shift.until_moved(0.05)
@@ -154,8 +170,11 @@ class Worker:
             handlers = {name: self._queue.registry.get(name) for name in self._types}
         if not handlers and not self._any_type:
             raise ConfigError("this worker has nothing to run: register a handler with @q.task before it starts")
+        # What cannot work is found now, not with the first task: annotations, and functions that no child could find.
         for handler in handlers.values():
-            handler.schema()  # annotations that cannot be used are found now, not with the first task
+            handler.schema()
+            if handler.isolation == "process":
+                refer(handler.fn)
         return handlers
 
     def _describe(self, state: Literal["active", "draining"], running: tuple[str, ...]) -> WorkerInfo:
@@ -179,21 +198,39 @@ class Worker:
         names = sorted(self._handlers())
         return "any type" if self._any_type else ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
 
-    def _handle_signals(self, stop: asyncio.Event) -> tuple[int, ...]:
+    @contextlib.contextmanager
+    def _signals(self, stop: asyncio.Event) -> Generator[None, None, None]:
+        """SIGTERM and SIGINT stop the worker; the second one ends the process, even while a handler blocks the loop."""
         if threading.current_thread() is not threading.main_thread():
-            return ()
+            yield
+            return
         loop = asyncio.get_running_loop()
+        seen: list[int] = []
 
-        def on_signal() -> None:
-            if stop.is_set():
-                log.warning("second signal: leaving at once; what runs will be found by its lease")
-                os._exit(1)
+        def on_signal(number: int, frame: object) -> None:
+            if seen:
+                try:
+                    log.warning("second signal: leaving at once; what runs will be found by its lease")
+                finally:
+                    os._exit(1)
+            seen.append(number)
+            loop.call_soon_threadsafe(drain)
+
+        def drain() -> None:
             log.info("stopping: no new tasks, waiting for those that run")
             stop.set()
 
-        for number in (signal.SIGTERM, signal.SIGINT):
-            loop.add_signal_handler(number, on_signal)
-        return (signal.SIGTERM, signal.SIGINT)
+        before = {number: signal.getsignal(number) for number in (signal.SIGTERM, signal.SIGINT)}
+        for number in before:
+            # The loop's own handler makes sure that it wakes up; ours runs at once, not when the loop has time.
+            loop.add_signal_handler(number, lambda: None)
+            signal.signal(number, on_signal)
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                loop.remove_signal_handler(number)
+                signal.signal(number, signal.SIG_DFL if handler is None else handler)
 
 
 def _new_worker_id(clock: Clock) -> str:
