@@ -80,7 +80,7 @@ def span(seconds: float) -> str:
     """A length of time in one unit."""
     if seconds < 1:
         return f"{seconds * 1000:.0f} ms"
-    for limit, unit, size in ((120, "s", 1), (7200, "min", 60), (172_800, "h", 3600)):
+    for limit, unit, size in ((90, "s", 1), (5400, "min", 60), (129_600, "h", 3600)):
         if seconds < limit:
             return f"{seconds / size:.0f} {unit}"
     return f"{seconds / 86_400:.0f} d"

@@ -16,6 +16,7 @@ from qo.cli.frame import (
     moment,
     names,
     now_of,
+    queue_of,
     store_options,
     tag,
     with_queue,
@@ -25,7 +26,6 @@ from qo.cli.result import answer, wait_for
 from qo.cli.show import emit, note, relative, task_object
 from qo.errors import InvalidInput, UsageError
 from qo.queue import Queue
-from qo.values import encode_value
 
 
 def input_of(source: str | None, *, text: bool, as_bytes: bool) -> object:
@@ -120,11 +120,11 @@ def command(
     )
     if timeout is not None:
         options["timeout"] = None if timeout == "none" else timeout
-    # Here and not in the queue, so that a broken input is refused before a file is made.
-    encode_value(value)
+    # Checked before the store is opened, so that what is refused leaves no file behind.
+    call = queue_of(said).call(task_type, value, **options)
 
     async def work(queue: Queue) -> int:
-        handle = await queue.submit(task_type, value, **options)
+        handle = await queue.submit_call(call)
         now = await now_of(queue)
         if not handle.created:
             note(
