@@ -32,10 +32,8 @@ HOT: dict[str, tuple[str, set[str]]] = {
     "held": (sql("held", columns=COLUMNS), {LEASE, PK}),
     "get": (sql("get", columns=COLUMNS), {ID, PK}),
     "guards": (sql("guards"), {ID}),
-    "settle": (sql_rows("settle", SETTLE_WIDTH, 8), {ID}),
-    "settle_history": (sql_rows("settle_history", 2, 8), {ID}),
-    "settled": (sql_rows("settled", 1, 8), {ID}),
-    "renew": (sql_rows("renew", 4, 8), {ID}),
+    "settle": (sql_rows("settle", SETTLE_WIDTH, 8), {PK}),
+    "renew": (sql_rows("renew", 2, 8), {PK}),
     "expired": (sql("expired", columns=COLUMNS), {EXPIRY, PK}),
     "key_holders": (sql("key_holders"), {ID}),
     "submit_history": (sql("submit_history"), {PK}),
@@ -45,7 +43,6 @@ HOT: dict[str, tuple[str, set[str]]] = {
 # Sorts of a handful: the tasks of one batch by kind, or tasks whose leases end in the same microsecond by id.
 SMALL_SORTS = {
     "claimed": "USE TEMP B-TREE FOR GROUP BY",
-    "settled": "USE TEMP B-TREE FOR GROUP BY",
     "expired": "USE TEMP B-TREE FOR RIGHT PART OF ORDER BY",
 }
 

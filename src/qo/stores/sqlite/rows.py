@@ -96,33 +96,6 @@ def submit_row(task: Task, now: int) -> tuple[Any, ...]:
     )
 
 
-SETTLE_WIDTH = 16
-
-
-def settle_row(settlement: Settlement, now: int) -> tuple[Any, ...]:
-    """The parameters of settle.sql."""
-    at = micros(settlement.at)
-    available_at = micros(settlement.available_at)
-    return (
-        settlement.id,
-        settlement.lease_id,
-        settlement.attempt,
-        settlement.cancel_requested,
-        settlement.expired,
-        settlement.state,
-        settlement.state == "pending" and available_at <= now,
-        available_at,
-        micros(settlement.scheduled_at),
-        settlement.rank,
-        settlement.failures,
-        settlement.losses,
-        error_text(settlement.error),
-        raw_text(settlement.raw_output),
-        None if settlement.completed_at is None else at,
-        at,
-    )
-
-
 def read_rows(text: str) -> list[tuple[Row, Task | CorruptRecord]]:
     """The tasks behind a json_group_array of COLUMNS, each with its row; one that cannot be read spoils no other."""
     found: list[tuple[Row, Task | CorruptRecord]] = []
@@ -137,6 +110,7 @@ def read_rows(text: str) -> list[tuple[Row, Task | CorruptRecord]]:
 class Guard(msgspec.Struct, frozen=True, array_like=True):
     """A row of guards.sql."""
 
+    pk: int
     id: str
     state: str
     lease_id: str | None
@@ -144,6 +118,11 @@ class Guard(msgspec.Struct, frozen=True, array_like=True):
     cancelling: int
     settled_lease: str | None
     expires_at: int | None
+    queue: str
+    type: str
+    priority: str | int
+    version: int
+    worker_id: str | None
 
     @property
     def cancel_requested(self) -> bool:
@@ -160,6 +139,47 @@ _guards = msgspec.json.Decoder(list[Guard])
 def read_guards(text: str) -> dict[str, Guard]:
     """The guards by task id."""
     return {guard.id: guard for guard in _guards.decode(text)}
+
+
+SETTLE_WIDTH = 13
+
+
+def settle_row(guard: Guard, settlement: Settlement, now: int) -> tuple[Any, ...]:
+    """The parameters of settle.sql.
+
+    An expiry leaves `settled_lease` alone, so that the holder who comes later is told "lost".
+    """
+    at = micros(settlement.at)
+    available_at = micros(settlement.available_at)
+    return (
+        guard.pk,
+        settlement.state,
+        settlement.state == "pending" and available_at <= now,
+        available_at,
+        micros(settlement.scheduled_at),
+        settlement.rank,
+        settlement.failures,
+        settlement.losses,
+        error_text(settlement.error),
+        raw_text(settlement.raw_output),
+        None if settlement.completed_at is None else at,
+        at,
+        guard.settled_lease if settlement.expired else settlement.lease_id,
+    )
+
+
+def history_row(guard: Guard, settlement: Settlement) -> tuple[Any, ...]:
+    """The parameters of settle_history.sql."""
+    return (
+        guard.pk,
+        guard.version + 1,
+        micros(settlement.at),
+        settlement.state,
+        guard.attempt,
+        guard.lease_id,
+        guard.worker_id,
+        error_text(settlement.error),
+    )
 
 
 def to_task(row: Row) -> Task:

@@ -20,7 +20,7 @@ from qo.clock import SYSTEM, Clock, micros, wait_until
 from qo.errors import CorruptRecord, QoError, Unavailable
 from qo.records import Kind, Record
 from qo.stores.protocol import ANY_VERSION, Capabilities, Claimed, Corrupt, Filter, Page, Sort, Stats, Submitted, Want
-from qo.stores.sqlite import claiming, reading, writing
+from qo.stores.sqlite import claiming, reading, settling, writing
 from qo.stores.sqlite.connection import Synchronous, connect, translated
 from qo.stores.sqlite.presence import Presence
 from qo.stores.sqlite.schema import migrate
@@ -94,10 +94,10 @@ class SqliteStore:
         return await self._write(lambda connection, now: claiming.claim(connection, want, now))
 
     async def renew(self, leases: Sequence[Lease], ttl: float) -> list[Renewed | QoError]:
-        return await self._write(lambda connection, now: writing.renew(connection, leases, ttl, now))
+        return await self._write(lambda connection, now: settling.renew(connection, leases, ttl, now))
 
     async def settle(self, settlements: Sequence[Settlement]) -> list[Settled | QoError]:
-        answers = await self._write(lambda connection, now: writing.settle(connection, settlements, now))
+        answers = await self._write(lambda connection, now: settling.settle(connection, settlements, now))
         if any(settlement.state == "pending" for settlement in settlements):
             self._presence.wake_all()
         return answers

@@ -6,35 +6,25 @@ Functions of a connection, items and now (microseconds).
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
 from qo.changes import (
     Amended,
     Amendment,
-    Lease,
-    Renewed,
-    Settled,
-    Settlement,
-    judge_renewal,
-    judge_settlement,
 )
 from qo.clock import from_micros, micros
 from qo.errors import CorruptRecord, QoError
 from qo.records import Kind, Record
 from qo.stores.protocol import ANY_VERSION, Submitted
-from qo.stores.sqlite.counts import Counts, count
+from qo.stores.sqlite.counts import count
 from qo.stores.sqlite.reading import get
 from qo.stores.sqlite.rows import (
     LARGE,
-    SETTLE_WIDTH,
     SUBMIT_WIDTH,
-    Guard,
     error_text,
     raw_text,
-    read_guards,
-    settle_row,
     submit_row,
     to_json,
 )
@@ -108,82 +98,6 @@ def _finish_submit(connection: sqlite3.Connection, tasks: Sequence[Task]) -> Non
         if task.key is not None and task.key_until is not None:
             row = (task.queue, task.key, task.id, micros(task.key_until))
             connection.execute("INSERT OR REPLACE INTO qo_keys (queue, key, task_id, until) VALUES (?, ?, ?, ?)", row)
-
-
-# Renew and settle.
-
-
-def renew(connection: sqlite3.Connection, leases: Sequence[Lease], ttl: float, now: int) -> list[Renewed | QoError]:
-    """Move expiries; read back who was asked to cancel and who was lost."""
-    later = now + round(ttl * 1_000_000)
-    # One lease twice in a batch: an update takes only one of its rows, so the latest news are put together here.
-    news: dict[tuple[str, str, int], str | None] = {}
-    for lease in leases:
-        held = (lease.id, lease.lease_id, lease.attempt)
-        news[held] = news.get(held) if lease.raw_progress is None else lease.raw_progress.decode()
-    for some in chunks(list(news.items())):
-        rows: list[Any] = [later]
-        for held, progress in some:
-            rows += (*held, progress)
-        connection.execute(sql_rows("renew", 4, len(some)), rows)
-    guards = _guards(connection, [lease.id for lease in leases])
-    return [judge_renewal(guards.get(lease.id), lease) for lease in leases]
-
-
-def settle(connection: sqlite3.Connection, settlements: Sequence[Settlement], now: int) -> list[Settled | QoError]:
-    """All at once when every guard holds, which is nearly always; else one by one."""
-    connection.execute("SAVEPOINT settle")
-    if _settle_all(connection, settlements, now):
-        connection.execute("RELEASE settle")
-        return ["written"] * len(settlements)
-    connection.execute("ROLLBACK TO settle")
-    connection.execute("RELEASE settle")
-    return _settle_some(connection, settlements, now)
-
-
-def _settle_all(connection: sqlite3.Connection, settlements: Sequence[Settlement], now: int) -> bool:
-    for some in chunks(settlements):
-        rows = [value for settlement in some for value in settle_row(settlement, now)]
-        rows.append(now)
-        if connection.execute(sql_rows("settle", SETTLE_WIDTH, len(some)), rows).rowcount != len(some):
-            return False
-        leases = [value for settlement in some for value in (settlement.id, settlement.lease_id)]
-        connection.execute(sql_rows("settle_history", 2, len(some)), leases)
-        ended: Counts = Counter()
-        for *kind, state, n in connection.execute(
-            sql_rows("settled", 1, len(some)), [settlement.id for settlement in some]
-        ):
-            ended[*kind, state] += n
-            ended[*kind, "running"] -= n
-        count(connection, ended)
-    return True
-
-
-def _settle_some(
-    connection: sqlite3.Connection, settlements: Sequence[Settlement], now: int
-) -> list[Settled | QoError]:
-    """Judge each, write those whose guards hold. A task that comes twice is judged again after its first one."""
-    guards = _guards(connection, [settlement.id for settlement in settlements])
-    answers: dict[int, Settled | QoError] = {}
-    accepted: dict[str, Settlement] = {}
-    again: list[int] = []
-    for index, settlement in enumerate(settlements):
-        if settlement.id in accepted:
-            again.append(index)
-            continue
-        answer = judge_settlement(guards.get(settlement.id), settlement, from_micros(now))
-        if answer == "written":
-            accepted[settlement.id] = settlement
-        answers[index] = "written" if answer == "repeated" else answer
-    _settle_all(connection, list(accepted.values()), now)
-    if again:
-        answers |= zip(again, _settle_some(connection, [settlements[index] for index in again], now), strict=True)
-    return [answers[index] for index in range(len(settlements))]
-
-
-def _guards(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Guard]:
-    (text,) = connection.execute(sql("guards"), {"ids": to_json(ids)}).fetchone()
-    return read_guards(text)
 
 
 # Amend and purge.

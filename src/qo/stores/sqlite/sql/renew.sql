@@ -1,6 +1,4 @@
--- Let leases run out later. {rows}: (id, lease id, attempt, progress or NULL). A lease that ran out but was not
--- collected is still held, so its expiry is not looked at. The version stays: an amendment touches none of this. Index: qo_tasks_id; the lease is the fence.
-UPDATE qo_tasks SET
-    lease_expires_at = ?, progress = coalesce(item.column4, progress)
-FROM (VALUES {rows}) AS item
-WHERE qo_tasks.id = item.column1 AND qo_tasks.lease_id = item.column2 AND qo_tasks.attempt = item.column3
+-- Let leases run out later. {rows}: (pk, progress or NULL), of leases judged to be held in this same transaction.
+-- The version stays: nothing that an amendment writes is touched.
+UPDATE qo_tasks SET lease_expires_at = ?, progress = coalesce(item.column2, progress)
+FROM (VALUES {rows}) AS item WHERE pk = item.column1

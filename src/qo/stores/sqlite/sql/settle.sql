@@ -1,12 +1,8 @@
--- End attempts. {rows}: id, lease id, attempt, cancel_requested as the sender knew it, expired, state, ready, available_at,
--- scheduled_at, rank, failures, losses, error, output, completed_at, updated_at. The last parameter is now.
--- Guards: changes.judge_settlement. An expiry leaves settled_lease alone, so that the old holder is told "lost".
+-- End attempts whose guards were judged in this same transaction. {rows}: pk, state, ready, available_at, scheduled_at,
+-- rank, failures, losses, error, output, completed_at, updated_at, settled_lease.
 UPDATE qo_tasks SET
-    state = item.column6, ready = item.column7, available_at = item.column8, scheduled_at = item.column9,
-    rank = item.column10, failures = item.column11, losses = item.column12, error = item.column13,
-    output = item.column14, completed_at = item.column15, updated_at = item.column16,
-    settled_lease = iif(item.column5, qo_tasks.settled_lease, qo_tasks.lease_id),
+    state = item.column2, ready = item.column3, available_at = item.column4, scheduled_at = item.column5,
+    rank = item.column6, failures = item.column7, losses = item.column8, error = item.column9,
+    output = item.column10, completed_at = item.column11, updated_at = item.column12, settled_lease = item.column13,
     lease_id = NULL, lease_expires_at = NULL, version = version + 1
-FROM (VALUES {rows}) AS item
-WHERE qo_tasks.id = item.column1 AND qo_tasks.lease_id = item.column2 AND qo_tasks.attempt = item.column3
-    AND qo_tasks.cancel_requested = item.column4 AND (NOT item.column5 OR qo_tasks.lease_expires_at <= ?)
+FROM (VALUES {rows}) AS item WHERE pk = item.column1
