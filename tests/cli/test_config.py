@@ -118,7 +118,7 @@ def test_every_command_can_be_found_and_explains_itself() -> None:
     for name in COMMANDS:
         result = qo(name, "--help")
         assert result.exit_code == 0
-        assert result.stdout.startswith(f"Usage: main {name}")
+        assert result.stdout.startswith(f"Usage: qo {name}")
 
 
 @pytest.mark.parametrize(

@@ -132,7 +132,7 @@ async def _watch(
     *running: asyncio.Task[None],
 ) -> None:
     if not screen.is_terminal:
-        screen.print(hint)
+        screen.print(hint, soft_wrap=True)
     seen: deque[tuple[float, int]] = deque(maxlen=round(5 / EVERY))
     picture = Live(console=screen, screen=screen.is_terminal, auto_refresh=False)
     with picture if screen.is_terminal else contextlib.nullcontext():
