@@ -44,7 +44,7 @@ WORDS: dict[Verb, Words] = {
 
 def bulk_command(verb: Verb, explanation: str, *, force: str | None = None) -> click.Command:
     """The command for a verb; `force` explains --force where there is one."""
-    states = " or ".join(WORDS[verb].states)
+    states = ", ".join(WORDS[verb].states)
 
     @filter_options
     @store_options()

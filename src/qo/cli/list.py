@@ -44,7 +44,9 @@ def show(screen: Console, tasks: list[Task], now: datetime, exact: bool) -> None
     show_default=True,
     help="By creation, or those that ended last.",
 )
-@click.option("--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, help="How many at most.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), default=50, show_default=True, metavar="N", help="How many at most."
+)
 @click.option("--all", "everything", is_flag=True, help="All of them, however many.")
 @click.option("--cursor", metavar="CURSOR", help="Continue where the last page ended.")
 @click.option("--exact", is_flag=True, help="Show exact times in UTC.")
