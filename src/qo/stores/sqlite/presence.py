@@ -148,7 +148,8 @@ class Presence:
             return False
         try:
             fcntl.flock(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            return os.read(fd, 100).decode() == self._boot
+            # A worker that stopped in good order removes its file before it lets go of the lock.
+            return os.fstat(fd).st_nlink > 0 and os.read(fd, 100).decode() == self._boot
         except OSError:
             return False
         finally:

@@ -32,14 +32,18 @@ _rows = msgspec.json.Decoder(list[list[Any]])
 _encoder = msgspec.json.Encoder()
 
 
-@lru_cache(maxsize=1024)
-def _retry_text(policy: RetryPolicy) -> str:
-    return _encoder.encode(policy).decode()
+_DEFAULT_RETRY = RetryPolicy(initial=5.0, multiplier=2.0, maximum=21_600.0, jitter=0.2, timeout_growth=1.0)
+"""What NULL means, written out: another default of the class must not change stored tasks."""
 
 
 @lru_cache(maxsize=1024)
-def _read_retry(text: str) -> RetryPolicy:
-    return _retry.decode(text)
+def _retry_text(policy: RetryPolicy) -> str | None:
+    return None if policy == _DEFAULT_RETRY else _encoder.encode(policy).decode()
+
+
+@lru_cache(maxsize=1024)
+def _read_retry(text: str | None) -> RetryPolicy:
+    return _DEFAULT_RETRY if text is None else _retry.decode(text)
 
 
 def to_json(value: object) -> str:

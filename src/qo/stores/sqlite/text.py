@@ -10,7 +10,7 @@ from functools import lru_cache
 from importlib.resources import files
 from typing import TypeVar
 
-_SIZES = (128, 32, 8, 2, 1)
+_SIZES = (256, 64, 16, 4, 1)
 _Item = TypeVar("_Item")
 
 

@@ -24,7 +24,7 @@ CREATE TABLE qo_tasks (
     losses INTEGER NOT NULL DEFAULT 0,
     max_retries INTEGER NOT NULL,
     timeout REAL,
-    retry TEXT NOT NULL,
+    retry TEXT,                        -- NULL: the default policy
     key TEXT,
     key_until INTEGER,
     tags TEXT NOT NULL,
@@ -46,9 +46,10 @@ CREATE UNIQUE INDEX qo_tasks_id ON qo_tasks (id);
 -- One lane after the other, each in the order of claiming.
 CREATE INDEX qo_tasks_ready ON qo_tasks (queue, type, requires, rank, id, priority) WHERE ready = 1;
 CREATE INDEX qo_tasks_delayed ON qo_tasks (queue, type, requires, available_at, priority) WHERE ready = 0 AND state = 'pending';
-CREATE INDEX qo_tasks_lease ON qo_tasks (lease_id) WHERE lease_id IS NOT NULL;
-CREATE INDEX qo_tasks_expiry ON qo_tasks (lease_expires_at) WHERE lease_expires_at IS NOT NULL;
-CREATE INDEX qo_tasks_ended ON qo_tasks (queue, state, completed_at, id) WHERE completed_at IS NOT NULL;
+-- What runs, by lease. Expired ones are found by going through it: there are only as many as run at once, and an index
+-- of its own would cost every task two more changes.
+CREATE INDEX qo_tasks_lease ON qo_tasks (lease_id, lease_expires_at) WHERE lease_id IS NOT NULL;
+CREATE INDEX qo_tasks_ended ON qo_tasks (queue, state, completed_at) WHERE completed_at IS NOT NULL;
 
 -- SQLite writes a whole row anew with every update, so a large input stands aside: a renewal must not copy a megabyte.
 CREATE TABLE qo_inputs (task INTEGER PRIMARY KEY, input TEXT NOT NULL);
