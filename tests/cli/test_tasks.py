@@ -244,8 +244,22 @@ def test_list_for_people_fits_80_columns(monkeypatch: pytest.MonkeyPatch) -> Non
         assert max(map(len, lines)) <= 80
         assert lines[1].startswith(f"{id}  pending  a_v")
     assert ok("list").rstrip().endswith("in 2 h")
-    monkeypatch.setenv("COLUMNS", "140")
-    assert "a_very_long_type_name_that_does_not_fit" in ok("list")
+
+
+@pytest.mark.parametrize("columns", [110, 130, 200])
+@pytest.mark.parametrize("exact", [(), ("--exact",)])
+def test_wide_list_keeps_ids_whole(columns: int, exact: tuple[str, ...], monkeypatch: pytest.MonkeyPatch) -> None:
+    """With priority, tries and error beside it the id can still be copied, however long type and error are."""
+    monkeypatch.setenv("COLUMNS", str(columns))
+    submit("a_very_long_type_name_that_does_not_fit_into_the_line" * 3, "--delay", "2h")
+    id = submit("broken", json.dumps({"text": "too long to be shown " * 20}), "--max-retries", "0", "--priority", "-12")
+    work()
+    lines = ok("list", *exact).splitlines()
+    assert len(lines) == 3
+    assert max(map(len, lines)) <= columns
+    assert lines[1].startswith(f"{id}  failed ")
+    assert "-12       1" in lines[1]
+    assert "raised" in lines[1]
 
 
 def test_empty_list_says_what_to_do() -> None:

@@ -24,9 +24,12 @@ def show(screen: Console, tasks: list[Task], now: datetime, exact: bool) -> None
     """For people. Ids are never cut, so that they can be copied."""
     wide = screen.width >= WIDE
     rows = table("id", "state", "type", *(("priority", "tries") if wide else ()), "when", *(("error",) if wide else ()))
-    if not wide:
-        # Only the type may be cut. Widths: id 36, state 9, a time, and two spaces after each.
-        rows.columns[2].max_width = max(6, screen.width - 36 - 9 - (20 if exact else 10) - 6)
+    # Only type and error may be cut: what is left after id 36, state 9, priority 8, tries 5, a time, two spaces each.
+    left = screen.width - 36 - 9 - (20 if exact else 10) - 6 - (19 if wide else 0)
+    rows.columns[2].max_width = max(6, left * 2 // 3 if wide else left)
+    if wide:
+        longest = max(len(plain(task.type)) for task in tasks)
+        rows.columns[-1].max_width = max(6, left - max(4, min(longest, left * 2 // 3)))
     for task in tasks:
         more = (str(task.priority), str(task.attempt)) if wide else ()
         error = f"{task.error.reason}: {task.error.message}" if task.error else ""

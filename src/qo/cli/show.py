@@ -26,7 +26,7 @@ STYLES: dict[str, str] = {
     "draining": "yellow",
     "dead": "red",
 }
-PIPE_WIDTH = 200
+PIPE_WIDTH = 500
 """Columns when nobody looks: lines are cut for a terminal's sake only."""
 SHORT_VALUE, LONGEST_VALUE = 60, 4000
 """Characters up to which a value stands on one line, and beyond which it is cut."""
