@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeV
 
 import msgspec
 
-from qo.handlers import NO_OPTIONS, CallOptions, Handler, Options
+from qo.handlers import Handler
+from qo.options import NO_OPTIONS, CallOptions, Options
 from qo.plans import Plan
 from qo.task import State, Task, Transition
 from qo.values import decode_value

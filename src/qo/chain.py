@@ -7,7 +7,8 @@ from typing import TYPE_CHECKING, Any, Self, Unpack
 
 from qo.calls import Call, TaskHandle
 from qo.errors import ConfigError
-from qo.handlers import NO_OPTIONS, AnyOptions, CallOptions, Duration, Handler, Options
+from qo.handlers import Handler
+from qo.options import NO_OPTIONS, AnyOptions, CallOptions, Duration, Options
 from qo.ordering import Priority
 from qo.records import Controls
 from qo.retry import Preset, RetryPolicy

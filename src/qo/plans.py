@@ -13,7 +13,8 @@ from msgspec import UNSET
 
 from qo import lifecycle
 from qo.clock import Clock
-from qo.handlers import NO_OPTIONS, Handler, Options, Registry
+from qo.handlers import Handler, Registry
+from qo.options import NO_OPTIONS, Options
 from qo.ordering import Priority
 from qo.settings import Settings, level_defaults, resolve
 from qo.task import Task, check_name

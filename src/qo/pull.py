@@ -18,7 +18,7 @@ from qo.changes import Lease, apply_settlement
 from qo.clock import Clock
 from qo.context import PROGRESS_LIMIT
 from qo.errors import Contention, IllegalTransition, InvalidInput, LeaseLost, OutcomeUnknown, QoError, StoreError
-from qo.handlers import Duration
+from qo.options import Duration
 from qo.outcomes import GivenBack, Outcome, Raised, Returned, Snoozed
 from qo.session import Session
 from qo.stores.protocol import Claimed, Want

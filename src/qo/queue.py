@@ -23,7 +23,8 @@ from qo.errors import (
     QoError,
     UsageError,
 )
-from qo.handlers import NO_OPTIONS, CallOptions, Duration, Handler, Options, Registry, TaskOptions, TypeOptions
+from qo.handlers import Handler, Registry
+from qo.options import NO_OPTIONS, CallOptions, Duration, Options, TaskOptions, TypeOptions
 from qo.plans import Planner
 from qo.pull import Claim
 from qo.session import Lending, Sessions

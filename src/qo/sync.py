@@ -13,7 +13,7 @@ from typing import Any, Concatenate, Generic, ParamSpec, Protocol, TypeVar, over
 
 from qo.calls import TaskHandle
 from qo.errors import UsageError
-from qo.handlers import Duration
+from qo.options import Duration
 from qo.pull import ClaimedTask
 from qo.queue import Queue
 from qo.task import Task

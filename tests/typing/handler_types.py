@@ -9,7 +9,8 @@ from typing import Any, assert_type
 
 import msgspec
 
-from qo.handlers import Handler, Options, Registry
+from qo.handlers import Handler, Registry
+from qo.options import Options
 from qo.retry import RetryPolicy
 
 

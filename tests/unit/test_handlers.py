@@ -20,7 +20,8 @@ from pydantic import BaseModel, ConfigDict, Field, SecretStr, computed_field
 from typing_extensions import TypedDict
 
 from qo.errors import ConfigError, InvalidInput, UnknownType
-from qo.handlers import NO_OPTIONS, Handler, Options, Registry
+from qo.handlers import Handler, Registry
+from qo.options import NO_OPTIONS, Options
 from qo.retry import PRESETS, RetryPolicy
 from qo.signature import OutputTooLarge
 
