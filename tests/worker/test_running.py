@@ -7,10 +7,22 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.worker.worker_tools import NOW, PATIENCE, Recorder, Wrapped, burst, make_queue, until, until_state, working
+from tests.worker.worker_tools import (
+    NOW,
+    PATIENCE,
+    Recorder,
+    Wrapped,
+    burst,
+    make_queue,
+    settings,
+    until,
+    until_state,
+    working,
+)
 
 import qo
 from qo.stores.memory import MemoryStore
+from qo.stores.protocol import Want
 
 
 async def test_run_once(q: qo.Queue) -> None:
@@ -41,8 +53,6 @@ async def test_run_once_recovers_first(q: qo.Queue) -> None:
     async def job() -> None: ...
 
     await job.submit()
-    from qo.stores.protocol import Want
-
     await store.claim(Want(worker_id="gone", lease_id=q.clock.new_id(), limit=1, ttl=0.0))
     assert await qo.Worker(q).run_once() == 1
     await store.close()
@@ -294,8 +304,6 @@ async def test_store_object_handed_in() -> None:
             return await self.real.renew(leases, ttl)
 
     store: Any = Counting(MemoryStore())
-    from tests.worker.worker_tools import settings
-
     q = qo.Queue(store=store, settings=settings(lease=1.0, renew=0.1))
     release = asyncio.Event()
 
