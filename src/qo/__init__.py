@@ -39,6 +39,7 @@ if TYPE_CHECKING:
         UnknownType,
         UsageError,
     )
+    from qo.pull import ClaimedTask
     from qo.queue import Queue
     from qo.records import Controls, WorkerInfo
     from qo.retry import RetryPolicy
@@ -74,6 +75,7 @@ _HOMES = {
         "UnknownType",
         "UsageError",
     ),
+    "pull": ("ClaimedTask",),
     "queue": ("Queue",),
     "records": ("Controls", "WorkerInfo"),
     "retry": ("RetryPolicy",),
@@ -87,6 +89,7 @@ _HOME = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
     "Call",
+    "ClaimedTask",
     "ConfigError",
     "Contention",
     "Context",

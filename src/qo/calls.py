@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, Self, TypeV
 import msgspec
 
 from qo.handlers import Handler
-from qo.options import NO_OPTIONS, CallOptions, Options
+from qo.options import NO_OPTIONS, CallOptions, Duration, Options
 from qo.plans import Plan
 from qo.task import State, Task, Transition
 from qo.values import decode_value
@@ -68,10 +68,19 @@ class TaskHandle(Generic[R]):
         """Its state when it was last read."""
         return self.task.state
 
-    async def result(self, timeout: float | None = None) -> R:
+    @property
+    def type(self) -> str:
+        """The name of its type."""
+        return self.task.type
+
+    async def result(self, timeout: Duration | None = None) -> R:
         """What the handler returned; waits for it. Raises TaskFailed, TaskCancelled or ResultTimeout."""
         self.task = await self._queue.ended(self.task.id, timeout)
         return cast("R", self._queue.output_of(self.task))
+
+    def result_sync(self, timeout: Duration | None = None) -> R:
+        """The same from code without an event loop."""
+        return self._queue.sync.result(self, timeout)
 
     async def refresh(self) -> Task:
         """The task as it is now."""

@@ -11,13 +11,14 @@ from qo.calls import TaskHandle
 from qo.clock import Clock
 from qo.errors import ConfigError, InvalidInput, ResultTimeout, TaskCancelled, TaskFailed, TaskNotFound, UsageError
 from qo.handlers import Registry
+from qo.options import Duration
 from qo.records import NO_CONTROLS, Controls, WorkerInfo, decode_controls, decode_worker
 from qo.session import Session, Sessions
 from qo.settings import Settings
 from qo.stores.protocol import Page, Sort
 from qo.task import Task, Transition, check_name
 from qo.values import decode_value
-from qo.views import QueueStats, TypeInfo, Where, make_filter, queue_stats
+from qo.views import QueueStats, TypeInfo, Where, duration, make_filter, queue_stats
 
 R = TypeVar("R")
 
@@ -47,16 +48,17 @@ class Reading:
         return task
 
     @overload
-    async def result(self, task: TaskHandle[R], timeout: float | None = None) -> R: ...
+    async def result(self, task: TaskHandle[R], timeout: Duration | None = None) -> R: ...
     @overload
-    async def result(self, task: str, timeout: float | None = None) -> Any: ...
-    async def result(self, task: str | TaskHandle[Any], timeout: float | None = None) -> Any:
+    async def result(self, task: str, timeout: Duration | None = None) -> Any: ...
+    async def result(self, task: str | TaskHandle[Any], timeout: Duration | None = None) -> Any:
         """What the handler returned; waits for it. Raises TaskFailed, TaskCancelled, TaskNotFound or ResultTimeout."""
         return self.output_of(await self.ended(task if isinstance(task, str) else task.id, timeout))
 
-    async def ended(self, id: str, timeout: float | None = None) -> Task:
+    async def ended(self, id: str, timeout: Duration | None = None) -> Task:
         """The task once it has ended, however it ended; ResultTimeout when that takes longer."""
-        deadline = None if timeout is None else self.clock.monotonic() + timeout
+        seconds = None if timeout is None else duration("timeout", timeout)
+        deadline = None if seconds is None else self.clock.monotonic() + seconds
         pause = FIRST_PAUSE
         while True:
             task = await self.get(id)
@@ -65,7 +67,7 @@ class Reading:
             if deadline is not None:
                 left = deadline - self.clock.monotonic()
                 if left <= 0:
-                    raise ResultTimeout(_unfinished(task, timeout), id)
+                    raise ResultTimeout(_unfinished(task, seconds), id)
                 pause = min(pause, left)
             await self.clock.sleep(pause)
             pause = min(2 * pause, LONGEST_PAUSE)

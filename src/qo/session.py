@@ -9,6 +9,7 @@ import logging
 import os
 import platform
 import re
+import sys
 from collections.abc import Callable
 from typing import cast
 
@@ -53,6 +54,16 @@ class Session:
             await self.store.close()
 
 
+def _refuse_while_imported() -> None:
+    """A main module without its guard would submit and start everything again in each child process of a worker."""
+    child = sys.modules.get("qo.worker.child")
+    if child is not None and child.importing_main():
+        raise UsageError(
+            "this module is being imported by a child process of a worker, which must not submit or run tasks: put "
+            'what the program does under `if __name__ == "__main__":`'
+        )
+
+
 class _Slot:
     """The place of one loop's session; the lock lets concurrent first uses open once."""
 
@@ -87,6 +98,7 @@ class Sessions:
         slot = self._slots.setdefault(asyncio.get_running_loop(), _Slot())
         async with slot.lock:
             if slot.session is None:
+                _refuse_while_imported()
                 await self.drop_dead()
                 store = self._open_store()
                 try:

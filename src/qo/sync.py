@@ -160,10 +160,10 @@ class SyncQueue:
 
     # By hand: `Blocking` would keep only the first of its overloads.
     @overload
-    def result(self, task: TaskHandle[R], timeout: float | None = None) -> R: ...
+    def result(self, task: TaskHandle[R], timeout: Duration | None = None) -> R: ...
     @overload
-    def result(self, task: str, timeout: float | None = None) -> Any: ...
-    def result(self, task: str | TaskHandle[Any], timeout: float | None = None) -> Any:
+    def result(self, task: str, timeout: Duration | None = None) -> Any: ...
+    def result(self, task: str | TaskHandle[Any], timeout: Duration | None = None) -> Any:
         """What the handler returned; waits for it. Raises TaskFailed, TaskCancelled, TaskNotFound or ResultTimeout."""
         return PORTAL.run(self.inner.result(task, timeout))
 

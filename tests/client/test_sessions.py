@@ -210,3 +210,33 @@ async def test_closing_while_it_opens() -> None:
     await q.close()
     await opening
     assert log == ["open", "close"]
+
+
+def test_main_module_without_its_guard(tmp_path: Path) -> None:
+    """Imported again by a child process it does nothing twice, and the task says what to write."""
+    script = tmp_path / "main.py"
+    script.write_text(
+        textwrap.dedent(
+            """
+            import qo
+
+            q = qo.Queue("sqlite:///tasks.db")
+
+            @q.task(isolation="process", max_retries=0)
+            def heavy() -> int:
+                return 1
+
+            task = heavy.submit_sync()
+            q.start()
+            try:
+                task.result_sync(30)
+            except qo.TaskFailed as error:
+                print("said:", error)
+            q.stop()
+            print("tasks:", q.sync.stats().failed)
+            """
+        )
+    )
+    done = subprocess.run([sys.executable, script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert 'if __name__ == "__main__":' in done.stdout, done
+    assert "tasks: 1" in done.stdout, done

@@ -174,3 +174,16 @@ def test_a_script_ends_without_a_word(tmp_path: Path) -> None:
 def test_ctrl_c_interrupts_a_wait(tmp_path: Path) -> None:
     """KeyboardInterrupt ends a blocking wait, and the queue can still be used."""
     assert run_script(str(tmp_path), "wait") == (0, "pending\ninterrupted 1\n", "")
+
+
+def test_handle_waits_without_a_loop(blocking: Queue) -> None:
+    """What submit_sync returns can be asked for its result right there."""
+
+    @blocking.task
+    def double(number: int) -> int:
+        return 2 * number
+
+    task = double.submit_sync(4)
+    blocking.sync.run_once()
+    assert task.result_sync(timeout="5s") == 8
+    assert task.type == "double"
