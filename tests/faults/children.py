@@ -6,6 +6,7 @@ import select
 import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -17,11 +18,13 @@ class Process:
     """`python -m tests.faults.jobs <what> <path> <settings>`."""
 
     def __init__(self, what: str, path: Path, *said: str, prefix: Sequence[str] = ()) -> None:
+        # Not a pipe: nobody reads it meanwhile, and a worker that logs much would wait for a reader.
+        self._stderr = tempfile.TemporaryFile()  # noqa: SIM115 - closed by `close`
         self.process = subprocess.Popen(
             [*prefix, sys.executable, "-m", "tests.faults.jobs", what, str(path), *said],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
+            stderr=self._stderr,
             cwd=ROOT,
             env={**os.environ, "PYTHONPATH": str(ROOT)},
         )
@@ -75,9 +78,15 @@ class Process:
     def end(self) -> int:
         return self.process.wait(PATIENCE)
 
+    def close(self) -> None:
+        for file in (self.process.stdin, self.process.stdout, self._stderr):
+            if file is not None:
+                with contextlib.suppress(BrokenPipeError):
+                    file.close()
+
     def errors(self) -> str:
-        assert self.process.stderr is not None
-        return self.process.stderr.read().decode()
+        self._stderr.seek(0)
+        return self._stderr.read().decode()
 
 
 @contextlib.contextmanager
@@ -92,7 +101,4 @@ def started(what: str, path: Path, *said: str, prefix: Sequence[str] = ()) -> It
                 os.kill(pid, signal.SIGKILL)
         one.process.kill()
         one.process.wait()
-        for pipe in (one.process.stdin, one.process.stdout, one.process.stderr):
-            if pipe is not None:
-                with contextlib.suppress(BrokenPipeError):
-                    pipe.close()
+        one.close()
