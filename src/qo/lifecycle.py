@@ -49,6 +49,7 @@ def submit(
     timeout: float | None = 300.0,
     retry: RetryPolicy = DEFAULT_RETRY,
     trace: str | None = None,
+    unsaid: tuple[str, ...] = (),
 ) -> Task:
     """A new pending task, or InvalidInput. `input` is encoded already (`values.encode_value`)."""
     scheduled_at = now
@@ -89,6 +90,7 @@ def submit(
         timeout=timeout,
         retry=retry,
         trace=check_name("trace", trace) if trace is not None else None,
+        unsaid=unsaid,
         version=1,
     )
 

@@ -101,6 +101,8 @@ class Options(msgspec.Struct, frozen=True, kw_only=True):
 
 
 NO_OPTIONS = Options()
+OF_HANDLERS = ("max_retries", "timeout", "retry")
+"""What a worker can still say for a task whose submitter did not know its handler."""
 
 
 def _checked(name: str, kind: Kind, error: type[Exception] = InvalidInput) -> Callable[[Any], Any]:

@@ -14,7 +14,7 @@ from msgspec import UNSET
 from qo import lifecycle
 from qo.clock import Clock
 from qo.handlers import Handler, Registry
-from qo.options import NO_OPTIONS, Options
+from qo.options import NO_OPTIONS, OF_HANDLERS, Options
 from qo.ordering import Priority
 from qo.settings import Settings, level_defaults, resolve
 from qo.task import Task, check_name
@@ -116,6 +116,11 @@ class Planner:
             "retry": resolve("retry", **said_by("retry")).value,
             "key_window": resolve("key_window", **said_by("key_window")).value,
         }
+        if handler is None:
+            # The handler is elsewhere and may have options of its own, which the worker that has it will follow.
+            fixed["unsaid"] = tuple(
+                name for name in OF_HANDLERS if all(getattr(step, name) is UNSET for step in steps[:3])
+            )
         for name in _OWN:
             if value := next((value for step in steps if (value := getattr(step, name)) is not UNSET), None):
                 fixed[name] = value

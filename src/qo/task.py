@@ -80,6 +80,8 @@ class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     raw_output: msgspec.Raw = msgspec.field(default=NULL, name="output")
     error: ErrorInfo | None = None
     archived_from: State | None = None
+    unsaid: tuple[str, ...] = ()
+    """Which of max_retries, timeout and retry the submitter neither said nor could know: the handler's own hold."""
     depends_on: tuple[str, ...] = ()
     """Reserved: no store keeps it yet, submit refuses anything in it."""
     trace: str | None = None

@@ -320,3 +320,19 @@ async def test_store_object_handed_in() -> None:
         task = await until_state(q, handle.id, "completed")
     assert task.losses == 0
     await q.close()
+
+
+async def test_options_of_the_handler_hold_for_tasks_submitted_by_name(q: qo.Queue) -> None:
+    """Who does not know the handler leaves its retries, timeout and backoff to the worker; what was said holds."""
+    stranger = qo.Queue(store=q.open_store, settings=q.settings)
+
+    @q.task(max_retries=0, timeout=None)
+    async def broken() -> None:
+        raise ValueError("no")
+
+    once = await stranger.submit("broken")
+    twice = await stranger.submit("broken", max_retries=1, retry=NOW)
+    await qo.Worker(q).run(burst=True, signals=False)
+    assert (await q.get(once.id)).attempt == 1
+    assert (await q.get(twice.id)).attempt == 2
+    await stranger.close()

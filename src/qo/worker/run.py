@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any, Literal
 
 import msgspec
+from msgspec import UNSET
+from msgspec.structs import replace
 
 from qo import outcomes
 from qo.context import Context, Fail, Retry, Snooze, Stopped
@@ -67,6 +69,13 @@ class Run:
     def take_progress(self, raw: bytes) -> None:
         """Keep it for the next renewal."""
         self.progress = raw
+
+
+def with_own_options(task: Task, handler: Handler[..., Any]) -> Task:
+    """The task as its handler wants it where the submitter, who did not know the handler, said nothing."""
+    own = {name: getattr(handler.options, name) for name in task.unsaid}
+    own = {name: value for name, value in own.items() if value is not UNSET}
+    return replace(task, **own) if own else task
 
 
 def stopped(run: Run) -> Outcome | None:

@@ -26,7 +26,7 @@ from qo.worker.claimer import Claimer
 from qo.worker.heartbeat import Heartbeat
 from qo.worker.leases import LeaseKeeper
 from qo.worker.limits import Rates, Slots
-from qo.worker.run import Run
+from qo.worker.run import Run, with_own_options
 from qo.worker.runner import Runner
 from qo.worker.settler import Settler
 from qo.worker.upkeep import Upkeep
@@ -229,7 +229,7 @@ class Shift:
                 self.settler.add(task, Raised(ErrorInfo(reason="permanent", message=message, retriable=False)))
                 continue
             log_start(task)
-            run = Run(task, handler, now, leased=asked_at)
+            run = Run(with_own_options(task, handler), handler, now, leased=asked_at)
             self.held[task.id, task.attempt] = run
             self._slots.take(task.type)
             self._rates.take(task.type)

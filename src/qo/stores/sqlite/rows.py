@@ -21,7 +21,7 @@ LARGE = 2000
 COLUMNS = """id, queue, type, requires, state, priority, rank, created_at, scheduled_at, available_at, updated_at,
 started_at, completed_at, attempt, failures, losses, max_retries, timeout, retry, key, key_until, tags, trace,
 lease_id, settled_lease, lease_expires_at, worker_id, cancel_requested, archived_from, version, progress,
-coalesce(input, (SELECT input FROM qo_inputs WHERE task = pk)), output, error"""
+coalesce(input, (SELECT input FROM qo_inputs WHERE task = pk)), output, error, unsaid"""
 
 Row = Sequence[Any]
 
@@ -66,7 +66,7 @@ def raw_text(raw: msgspec.Raw) -> str | None:
     return None if raw is NULL else bytes(raw).decode()
 
 
-SUBMIT_WIDTH = 21
+SUBMIT_WIDTH = 22
 
 
 def submit_row(task: Task, now: int) -> tuple[Any, ...]:
@@ -95,6 +95,7 @@ def submit_row(task: Task, now: int) -> tuple[Any, ...]:
         None if task.key_until is None else micros(task.key_until),
         to_json(task.tags) if task.tags else "{}",
         task.trace,
+        ",".join(task.unsaid) or None,
         task.version,
         None if text is None or len(text) > LARGE else text,
     )
@@ -224,6 +225,7 @@ def to_task(row: Row) -> Task:
             raw_input=NULL if row[31] is None else msgspec.Raw(row[31]),
             raw_output=NULL if row[32] is None else msgspec.Raw(row[32]),
             error=read_error(row[33]),
+            unsaid=tuple(row[34].split(",")) if row[34] else (),
         )
     except (msgspec.DecodeError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptRecord(f"task {row[0]} cannot be read: {error}") from error

@@ -42,6 +42,7 @@ async def stores_what_was_sent(bench: Bench) -> None:
         timeout=12.5,
         retry=RetryPolicy(initial=1, multiplier=3, maximum=60, jitter=0.5, timeout_growth=1.5),
         trace="00-0af7651916cd43dd8448eb211c80319c-b7ad6b7169203331-01",
+        unsaid=("max_retries", "retry"),
     )
     answer = await bench.send(task)
     assert answer.outcome == "created"

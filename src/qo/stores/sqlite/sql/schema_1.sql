@@ -29,6 +29,7 @@ CREATE TABLE qo_tasks (
     key_until INTEGER,
     tags TEXT NOT NULL,
     trace TEXT,
+    unsaid TEXT,                       -- joined by commas, NULL for none
     lease_id TEXT,
     settled_lease TEXT,
     lease_expires_at INTEGER,
