@@ -57,8 +57,9 @@ test-all:  ## the tests on every Python from 3.11 that is found
 soak: venv  ## the tests that run for minutes
 	$(BIN)/pytest -m soak --timeout 3600 $(ARGS)
 
-bench: venv  ## measure the core
-	$(BIN)/python -m bench.core
+bench: venv  ## measure the core and the worker, beside Huey; writes docs/benchmarks (about 15 minutes)
+	$(BIN)/python -m bench.core --out docs/benchmarks/core.md
+	$(BIN)/python -m bench.worker --out docs/benchmarks/worker.md
 
 coverage: venv  ## which lines the tests do not reach
 	$(BIN)/coverage run -m pytest -q $(ARGS)
