@@ -37,7 +37,7 @@ class Process:
         assert self.process.stdout is not None
         while b"\n" not in self._rest:
             ready, _, _ = select.select([self.process.stdout], [], [], PATIENCE)
-            assert ready, "it says nothing"
+            assert ready, f"it says nothing: {self.errors()[-5000:]}"
             more = os.read(self.process.stdout.fileno(), 65536)
             assert more, f"it ended: {self.errors()}"
             self._rest += more

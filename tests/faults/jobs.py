@@ -1,6 +1,7 @@
 """What runs in the worker processes that these tests start, signal and kill. Says what it does on standard output."""
 
 import asyncio
+import faulthandler
 import os
 import random
 import signal
@@ -11,6 +12,7 @@ from typing import Any
 from tests.worker.worker_tools import settings
 
 import qo
+from qo.worker.worker import Worker  # before the forks, which then need not read it
 
 QUICK = qo.RetryPolicy(initial=0.05, multiplier=1.2, jitter=0)
 
@@ -59,9 +61,10 @@ def make(path: str, **said: Any) -> qo.Queue:
 
 
 async def work(path: str, **said: Any) -> None:
+    faulthandler.register(signal.SIGUSR1)  # for whoever wonders what it waits for
     q = make(path, **said)
     say(f"worker {os.getpid()}")
-    await qo.Worker(q, concurrency=6).run()
+    await Worker(q, concurrency=6).run()
 
 
 def nursery(path: str, **said: Any) -> None:
