@@ -112,14 +112,15 @@ def apply_settlement(task: Task, settlement: Settlement) -> Task:
     """The record after the settlement.
 
     An expiry leaves `settled_lease` alone: the worker that lost its lease must be told "lost", not "written", when it
-    settles later.
+    settles later. A task that ended keeps its place in the order; only one that will run again gets a new one.
     """
+    place = settlement if settlement.state == "pending" else task
     return replace(
         task,
         state=settlement.state,
-        available_at=settlement.available_at,
-        scheduled_at=settlement.scheduled_at,
-        rank=settlement.rank,
+        available_at=place.available_at,
+        scheduled_at=place.scheduled_at,
+        rank=place.rank,
         failures=settlement.failures,
         losses=settlement.losses,
         error=settlement.error,

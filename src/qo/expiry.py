@@ -2,9 +2,12 @@
 
 import logging
 
+from msgspec.structs import replace
+
 from qo import lifecycle
-from qo.changes import Settlement
+from qo.changes import Settled, Settlement
 from qo.clock import Clock
+from qo.errors import QoError
 from qo.stores.protocol import Store
 from qo.task import Task
 
@@ -24,6 +27,7 @@ async def expire_once(store: Store, clock: Clock, max_losses: int) -> int:
             else:
                 settlements.append(lifecycle.give_up(one.id, one.lease_id, one.attempt, one.message, now, expired=True))
         answers = await store.settle(settlements)
+        answers = await _with_cancellation(store, settlements, answers)
         written = [pair for pair in zip(found, settlements, answers, strict=True) if pair[2] == "written"]
         for one, settlement, _ in written:
             log.warning("task %s: the lease of attempt %d ran out; now %s", one.id, one.attempt, settlement.state)
@@ -31,3 +35,16 @@ async def expire_once(store: Store, clock: Clock, max_losses: int) -> int:
         if len(found) < AT_ONCE or not written:
             break
     return done
+
+
+async def _with_cancellation(
+    store: Store, settlements: list[Settlement], answers: list[Settled | QoError]
+) -> list[Settled | QoError]:
+    """Once more for those cancelled since they were read, or unreadable and cancelled: nobody else will end them."""
+    asked = [index for index, answer in enumerate(answers) if answer == "cancel_asked"]
+    if not asked:
+        return answers
+    again = [replace(settlements[index], cancel_requested=True, state="cancelled") for index in asked]
+    for index, answer in zip(asked, await store.settle(again), strict=True):
+        answers[index] = answer
+    return answers

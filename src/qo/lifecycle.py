@@ -28,6 +28,9 @@ from qo.values import NULL, clean_text
 DEFAULT_RETRY = RetryPolicy()
 MAX_TAGS = 50
 MAX_RETRIES = 1_000_000
+LOSS_RETRY = RetryPolicy(initial=1.0, multiplier=2.0, maximum=300.0, jitter=0.5)
+"""The least to wait after repeated losses. Spread out, so that tasks which were claimed together with one that kills
+its worker do not come back together with it until all of them are given up."""
 FOREVER = 100 * 366 * 86_400.0
 """Seconds; a longer wait or window than this century is a mistake, and no engine could hold its end."""
 
@@ -132,7 +135,7 @@ def expire(task: Task, now: datetime, chance: float, max_losses: int = 10) -> Se
         return _settlement(task, now, "failed", losses=losses, error=error, expired=True)
     # The first loss is most often a deployment or a reboot: run again at once. A second one may be the task's own
     # doing.
-    wait = 0.0 if losses == 1 else task.retry.delay(losses - 1, chance)
+    wait = 0.0 if losses == 1 else max(task.retry.delay(losses - 1, chance), LOSS_RETRY.delay(losses - 1, chance))
     again = _after(now, wait)
     return _settlement(task, now, "pending", losses=losses, error=error, available_at=again, expired=True)
 

@@ -11,7 +11,7 @@ import pytest
 from tests.stores.tools import on_writer, opened, task
 
 from qo.stores.sqlite.claiming import _DELAYED, _READY
-from qo.stores.sqlite.rows import COLUMNS, SETTLE_WIDTH
+from qo.stores.sqlite.rows import COLUMNS, PUT_BACK_WIDTH, SETTLE_WIDTH
 from qo.stores.sqlite.text import sql, sql_rows
 
 ID, READY, DELAYED = "qo_tasks_id", "qo_tasks_ready", "qo_tasks_delayed"
@@ -28,11 +28,11 @@ HOT: dict[str, tuple[str, set[str]]] = {
     "due": (sql("due"), {DELAYED}),
     "claim": (sql("claim"), {PK}),
     "claim_history": (sql("claim_history"), {LEASE}),
-    "claimed": (sql("claimed"), {LEASE}),
-    "held": (sql("held", columns=COLUMNS), {LEASE, PK}),
+    "rows": (sql("rows", columns=COLUMNS), {PK}),
     "get": (sql("get", columns=COLUMNS), {ID, PK}),
     "guards": (sql("guards"), {ID}),
     "settle": (sql_rows("settle", SETTLE_WIDTH, 8), {PK}),
+    "put_back": (sql_rows("put_back", PUT_BACK_WIDTH, 8), {PK}),
     "renew": (sql_rows("renew", 2, 8), {PK}),
     "expired": (sql("expired", columns=COLUMNS), {LEASE, PK}),
     "key_holders": (sql("key_holders"), {ID}),
@@ -40,9 +40,8 @@ HOT: dict[str, tuple[str, set[str]]] = {
     "amend": (sql("amend"), {ID}),
     "amend_history": (sql("amend_history"), {ID}),
 }
-# Sorts of a handful: the tasks of one batch by kind, or the tasks whose leases ran out.
+# Sorts of a handful: the tasks whose leases ran out.
 SMALL_SORTS = {
-    "claimed": "USE TEMP B-TREE FOR GROUP BY",
     "expired": "USE TEMP B-TREE FOR ORDER BY",
 }
 

@@ -11,7 +11,7 @@ from qo.clock import ManualClock, micros
 from qo.errors import IllegalTransition, InvalidInput
 from qo.ordering import rank
 from qo.outcomes import Cancelled, GivenBack, Raised, Returned, Snoozed, crashed, timed_out, unreadable
-from qo.retry import RetryPolicy
+from qo.retry import PRESETS, RetryPolicy
 from qo.task import STATES, ErrorInfo, State, Task
 from qo.values import NULL, encode_value
 
@@ -342,3 +342,11 @@ def test_second_attempt_under_the_same_lease() -> None:
     settlement = lifecycle.settle(again, Returned(), NOW, 0.5)
     assert judge_settlement(again, settlement, NOW) == "written"
     assert judge_settlement(again, lifecycle.settle(task, GivenBack(), NOW, 0.5), NOW) == "repeated"
+
+
+def test_losses_are_spread_out_whatever_the_policy_says() -> None:
+    """Tasks that were lost together do not come back together, even when their retries have neither delay nor jitter."""
+    task = replace(task_in("running", retry=PRESETS["b"]), losses=1)
+    waits = {lifecycle.expire(task, NOW, chance).available_at - NOW for chance in (0.0, 0.3, 0.9)}
+    assert len(waits) == 3
+    assert min(waits) > timedelta(0)

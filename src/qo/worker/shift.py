@@ -255,7 +255,9 @@ class Shift:
             return
         self._forget(task)
         if answer == "written":
-            name = "retried" if settlement.state == "pending" else settlement.state
+            name: str = settlement.state
+            if name == "pending":  # given back and snoozed tasks have no error
+                name = "retried" if settlement.error else "put_back"
             self._job.counters[name] = self._job.counters.get(name, 0) + 1
             log_settled(task, settlement)
         else:

@@ -26,7 +26,7 @@ from qo.worker.shift import Job, Shift
 log = logging.getLogger("qo.worker")
 
 
-_COUNTERS: tuple[str, ...] = ("claimed", "completed", "failed", "retried", "cancelled", "lost")
+_COUNTERS: tuple[str, ...] = ("claimed", "completed", "failed", "retried", "put_back", "cancelled", "lost")
 
 
 class Source(Protocol):
@@ -100,7 +100,10 @@ class Worker:
         log.info("worker %s stopped: %s", self.id, ", ".join(f"{n} {name}" for name, n in self.counters.items() if n))
 
     async def run_once(self, limit: int = 100) -> int:
-        """Claim once, run what was claimed to its end, settle it; how many there were. For tests and cron."""
+        """Claim once, run what was claimed to its end, settle it; how many there were. For tests and cron.
+
+        It claims at most `limit` tasks, and no more than may run at once.
+        """
         shift = Shift(self._job())
         try:
             await shift.open(shown=False)

@@ -39,46 +39,52 @@ def claim(connection: sqlite3.Connection, want: Want, now: int) -> Claimed:
     stops = {queue: _controls(connection, queue) for queue in want.queues}
     next_due = _promote(connection, _runnable(connection, _DELAYED, want, stops), now)
     lanes = _runnable(connection, _READY, want, stops)
-    if not _lease(connection, lanes, want, now):
-        return Claimed(next_due=None if next_due is None else from_micros(next_due))
-    connection.execute(sql("claim_history"), {"lease_id": want.lease_id})
-    _count(connection, want.lease_id)
-    fresh = held(connection, want)
+    fresh = _lease(connection, lanes, want, now)
+    if fresh:
+        connection.execute(sql("claim_history"), {"lease_id": want.lease_id})
+        _count(connection, fresh)
+    claimed = _read(fresh, want)
     if next_due is None:
-        return fresh
-    return msgspec.structs.replace(fresh, next_due=from_micros(next_due))
+        return claimed
+    return msgspec.structs.replace(claimed, next_due=from_micros(next_due))
 
 
-def _count(connection: sqlite3.Connection, lease_id: str) -> None:
+def _count(connection: sqlite3.Connection, rows: list[list[Any]]) -> None:
     taken: Counts = Counter()
-    for *kind, n in connection.execute(sql("claimed"), {"lease_id": lease_id}):
+    for kind, n in Counter((row[1], row[2], row[5]) for row in rows).items():
         taken[*kind, "pending"] = -n
         taken[*kind, "running"] = n
     count(connection, taken)
 
 
 def held(connection: sqlite3.Connection, want: Want) -> Claimed:
-    """What the lease of this want holds already."""
-    try:
-        (text,) = connection.execute(sql("held", columns=COLUMNS), {"lease_id": want.lease_id}).fetchone()
-        tasks = [to_task(row) for row in _rows.decode(text)]
-    except (CorruptRecord, sqlite3.OperationalError, sqlite3.DataError, msgspec.DecodeError):
-        return _held_one_by_one(connection, want)
-    tasks.sort(key=_order)
-    return Claimed(tasks=tasks)
+    """What the lease of this want holds already, from an earlier try of the same claim."""
+    pks = connection.execute("SELECT pk FROM qo_tasks WHERE lease_id = ?", (want.lease_id,)).fetchall()
+    return _read(_rows_of(connection, [pk for (pk,) in pks]), want) if pks else Claimed()
 
 
-def _held_one_by_one(connection: sqlite3.Connection, want: Want) -> Claimed:
-    """The slow way, when one of the records cannot be read, or all together are too long for one text."""
+def _read(rows: list[list[Any]], want: Want) -> Claimed:
+    """The answer for these rows; one that cannot be read is the caller's to fail."""
     tasks: list[Task] = []
     corrupt: list[Corrupt] = []
-    keys = connection.execute("SELECT pk, id, attempt FROM qo_tasks WHERE lease_id = ?", (want.lease_id,)).fetchall()
-    for pk, id, attempt in keys:
+    for row in rows:
         try:
-            tasks.append(to_task(connection.execute(f"SELECT {COLUMNS} FROM qo_tasks WHERE pk = ?", (pk,)).fetchone()))
-        except (CorruptRecord, sqlite3.OperationalError) as error:
-            corrupt.append(Corrupt(id=id, lease_id=want.lease_id, attempt=attempt, message=str(error)))
-    return Claimed(tasks=sorted(tasks, key=_order), corrupt=corrupt)
+            tasks.append(to_task(row))
+        except CorruptRecord as error:
+            corrupt.append(Corrupt(id=row[0], lease_id=want.lease_id, attempt=row[13], message=str(error)))
+    tasks.sort(key=_order)
+    return Claimed(tasks=tasks, corrupt=corrupt)
+
+
+def _rows_of(connection: sqlite3.Connection, pks: list[int]) -> list[list[Any]]:
+    """These rows, all columns. As one JSON text: each row fetched would give up and take back Python's lock."""
+    try:
+        (text,) = connection.execute(sql("rows", columns=COLUMNS), {"pks": to_json(pks)}).fetchone()
+        return _rows.decode(text)
+    except (sqlite3.OperationalError, sqlite3.DataError, msgspec.DecodeError):
+        # Something JSON cannot hold, or more than fits into one text.
+        each = f"SELECT {COLUMNS} FROM qo_tasks WHERE pk = ?"
+        return [list(connection.execute(each, (pk,)).fetchone()) for pk in pks]
 
 
 def _order(task: Task) -> tuple[int, str]:
@@ -130,14 +136,14 @@ def _due(connection: sqlite3.Connection, lanes: list[SqlLane]) -> list[int | Non
     return _times.decode(text)
 
 
-def _lease(connection: sqlite3.Connection, lanes: list[SqlLane], want: Want, now: int) -> int:
-    """Lease up to the limit, type by type within its room; how many."""
+def _lease(connection: sqlite3.Connection, lanes: list[SqlLane], want: Want, now: int) -> list[list[Any]]:
+    """Lease up to the limit, type by type within its room; the rows as they are then."""
     room = dict(want.room)
-    taken = 0
-    while lanes and taken < want.limit:
+    taken: list[int] = []
+    while lanes and len(taken) < want.limit:
         chosen: list[int] = []
         passed_over = False
-        for _, _, pk, type in _pick(connection, lanes, want.limit - taken):
+        for _, _, pk, type in _pick(connection, lanes, want.limit - len(taken)):
             if room.get(type, 1) <= 0:
                 passed_over = True
                 continue
@@ -152,12 +158,13 @@ def _lease(connection: sqlite3.Connection, lanes: list[SqlLane], want: Want, now
                 "now": now,
                 "pks": to_json(chosen),
             }
-            taken += connection.execute(sql("claim"), lease).rowcount
+            connection.execute(sql("claim"), lease)
+            taken += chosen
         if not passed_over:
             break
         # A type ran out of room and stood before others: look again without it.
         lanes = [lane for lane in lanes if room.get(lane[1], 1) > 0]
-    return taken
+    return _rows_of(connection, taken) if taken else []
 
 
 def _pick(connection: sqlite3.Connection, lanes: list[SqlLane], limit: int) -> list[tuple[int, str, int, str]]:

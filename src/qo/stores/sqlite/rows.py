@@ -120,7 +120,7 @@ class Guard(msgspec.Struct, frozen=True, array_like=True):
     state: str
     lease_id: str | None
     attempt: int
-    cancelling: int
+    cancel_requested: bool
     settled_lease: str | None
     expires_at: int | None
     queue: str
@@ -130,15 +130,11 @@ class Guard(msgspec.Struct, frozen=True, array_like=True):
     worker_id: str | None
 
     @property
-    def cancel_requested(self) -> bool:
-        return bool(self.cancelling)
-
-    @property
     def lease_expires_at(self) -> datetime | None:
         return None if self.expires_at is None else from_micros(self.expires_at)
 
 
-_guards = msgspec.json.Decoder(list[Guard])
+_guards = msgspec.json.Decoder(list[Guard], strict=False)  # SQLite has 0 and 1 for false and true
 
 
 def read_guards(text: str) -> dict[str, Guard]:
@@ -146,86 +142,110 @@ def read_guards(text: str) -> dict[str, Guard]:
     return {guard.id: guard for guard in _guards.decode(text)}
 
 
-SETTLE_WIDTH = 13
+SETTLE_WIDTH = 8
+PUT_BACK_WIDTH = 12
 
 
-def settle_row(guard: Guard, settlement: Settlement, now: int) -> tuple[Any, ...]:
-    """The parameters of settle.sql.
+def settle_row(guard: Guard, settlement: Settlement, at: int, error: str | None) -> tuple[Any, ...]:
+    """The parameters of settle.sql, for a task that ended.
 
     An expiry leaves `settled_lease` alone, so that the holder who comes later is told "lost".
     """
-    at = micros(settlement.at)
-    available_at = micros(settlement.available_at)
     return (
         guard.pk,
         settlement.state,
-        settlement.state == "pending" and available_at <= now,
-        available_at,
-        micros(settlement.scheduled_at),
-        settlement.rank,
         settlement.failures,
         settlement.losses,
-        error_text(settlement.error),
+        error,
         raw_text(settlement.raw_output),
-        None if settlement.completed_at is None else at,
         at,
         guard.settled_lease if settlement.expired else settlement.lease_id,
     )
 
 
-def history_row(guard: Guard, settlement: Settlement) -> tuple[Any, ...]:
-    """The parameters of settle_history.sql."""
-    return (
-        guard.pk,
-        guard.version + 1,
-        micros(settlement.at),
-        settlement.state,
-        guard.attempt,
-        guard.lease_id,
-        guard.worker_id,
-        error_text(settlement.error),
-    )
+def put_back_row(guard: Guard, settlement: Settlement, at: int, error: str | None, now: int) -> tuple[Any, ...]:
+    """The parameters of put_back.sql, for a task that will run again."""
+    available_at = micros(settlement.available_at)
+    place = (available_at <= now, available_at, micros(settlement.scheduled_at), settlement.rank)
+    return settle_row(guard, settlement, at, error) + place
 
 
 def to_task(row: Row) -> Task:
     """The task behind a row of COLUMNS, or CorruptRecord."""
     try:
+        (
+            id,
+            queue,
+            type,
+            requires,
+            state,
+            priority,
+            rank,
+            created_at,
+            scheduled_at,
+            available_at,
+            updated_at,
+            started_at,
+            completed_at,
+            attempt,
+            failures,
+            losses,
+            max_retries,
+            timeout,
+            retry,
+            key,
+            key_until,
+            tags,
+            trace,
+            lease_id,
+            settled_lease,
+            lease_expires_at,
+            worker_id,
+            cancel_requested,
+            archived_from,
+            version,
+            progress,
+            input,
+            output,
+            error,
+            unsaid,
+        ) = row
         return Task(
-            id=row[0],
-            queue=row[1],
-            type=row[2],
-            requires=tuple(row[3].split(",")) if row[3] else (),
-            state=row[4],
-            priority=row[5],
-            rank=row[6],
-            created_at=from_micros(row[7]),
-            scheduled_at=from_micros(row[8]),
-            available_at=from_micros(row[9]),
-            updated_at=from_micros(row[10]),
-            started_at=None if row[11] is None else from_micros(row[11]),
-            completed_at=None if row[12] is None else from_micros(row[12]),
-            attempt=row[13],
-            failures=row[14],
-            losses=row[15],
-            max_retries=row[16],
-            timeout=row[17],
-            retry=_read_retry(row[18]),
-            key=row[19],
-            key_until=None if row[20] is None else from_micros(row[20]),
-            tags={} if row[21] == "{}" else _tags.decode(row[21]),
-            trace=row[22],
-            lease_id=row[23],
-            settled_lease=row[24],
-            lease_expires_at=None if row[25] is None else from_micros(row[25]),
-            worker_id=row[26],
-            cancel_requested=bool(row[27]),
-            archived_from=row[28],
-            version=row[29],
-            raw_progress=NULL if row[30] is None else msgspec.Raw(row[30]),
-            raw_input=NULL if row[31] is None else msgspec.Raw(row[31]),
-            raw_output=NULL if row[32] is None else msgspec.Raw(row[32]),
-            error=read_error(row[33]),
-            unsaid=tuple(row[34].split(",")) if row[34] else (),
+            id=id,
+            queue=queue,
+            type=type,
+            requires=tuple(requires.split(",")) if requires else (),
+            state=state,
+            priority=priority,
+            rank=rank,
+            created_at=from_micros(created_at),
+            scheduled_at=from_micros(scheduled_at),
+            available_at=from_micros(available_at),
+            updated_at=from_micros(updated_at),
+            started_at=None if started_at is None else from_micros(started_at),
+            completed_at=None if completed_at is None else from_micros(completed_at),
+            attempt=attempt,
+            failures=failures,
+            losses=losses,
+            max_retries=max_retries,
+            timeout=timeout,
+            retry=_read_retry(retry),
+            key=key,
+            key_until=None if key_until is None else from_micros(key_until),
+            tags={} if tags == "{}" else _tags.decode(tags),
+            trace=trace,
+            lease_id=lease_id,
+            settled_lease=settled_lease,
+            lease_expires_at=None if lease_expires_at is None else from_micros(lease_expires_at),
+            worker_id=worker_id,
+            cancel_requested=bool(cancel_requested),
+            archived_from=archived_from,
+            version=version,
+            raw_progress=NULL if progress is None else msgspec.Raw(progress),
+            raw_input=NULL if input is None else msgspec.Raw(input),
+            raw_output=NULL if output is None else msgspec.Raw(output),
+            error=None if error is None else _error.decode(error),
+            unsaid=tuple(unsaid.split(",")) if unsaid else (),
         )
     except (msgspec.DecodeError, TypeError, ValueError, AttributeError, OverflowError) as error:
         raise CorruptRecord(f"task {row[0]} cannot be read: {error}") from error

@@ -7,13 +7,23 @@ guarded update that must be rolled back when one item of a batch fails, and what
 import sqlite3
 from collections import Counter
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 from qo.changes import Lease, Renewed, Settled, Settlement, judge_renewal, judge_settlement
-from qo.clock import from_micros
+from qo.clock import from_micros, micros
 from qo.errors import QoError
 from qo.stores.sqlite.counts import Counts, count
-from qo.stores.sqlite.rows import SETTLE_WIDTH, Guard, history_row, read_guards, settle_row, to_json
+from qo.stores.sqlite.rows import (
+    PUT_BACK_WIDTH,
+    SETTLE_WIDTH,
+    Guard,
+    error_text,
+    put_back_row,
+    read_guards,
+    settle_row,
+    to_json,
+)
 from qo.stores.sqlite.text import chunks, sql, sql_rows
 
 
@@ -61,16 +71,29 @@ def settle(connection: sqlite3.Connection, settlements: Sequence[Settlement], no
 
 
 def _write(connection: sqlite3.Connection, accepted: Sequence[tuple[Guard, Settlement]], now: int) -> None:
+    ended: list[tuple[Any, ...]] = []
+    put_back: list[tuple[Any, ...]] = []
+    history: list[tuple[Any, ...]] = []
     moved: Counts = Counter()
-    for some in chunks(accepted):
-        rows = [value for guard, settlement in some for value in settle_row(guard, settlement, now)]
-        connection.execute(sql_rows("settle", SETTLE_WIDTH, len(some)), rows)
-        lines = [value for guard, settlement in some for value in history_row(guard, settlement)]
-        connection.execute(sql_rows("settle_history", 8, len(some)), lines)
-        for guard, settlement in some:
-            moved[guard.queue, guard.type, guard.priority, settlement.state] += 1
-            moved[guard.queue, guard.type, guard.priority, "running"] -= 1
+    for guard, settlement in accepted:
+        at, error, state = micros(settlement.at), error_text(settlement.error), settlement.state
+        if state == "pending":
+            put_back.append(put_back_row(guard, settlement, at, error, now))
+        else:
+            ended.append(settle_row(guard, settlement, at, error))
+        history.append((guard.pk, guard.version + 1, at, state, guard.attempt, guard.lease_id, guard.worker_id, error))
+        moved[guard.queue, guard.type, guard.priority, state] += 1
+    _run(connection, "settle", SETTLE_WIDTH, ended)
+    _run(connection, "put_back", PUT_BACK_WIDTH, put_back)
+    _run(connection, "settle_history", 8, history)
+    for (queue, type, priority, _), n in list(moved.items()):
+        moved[queue, type, priority, "running"] -= n
     count(connection, moved)
+
+
+def _run(connection: sqlite3.Connection, name: str, width: int, rows: list[tuple[Any, ...]]) -> None:
+    for some in chunks(rows):
+        connection.execute(sql_rows(name, width, len(some)), list(chain.from_iterable(some)))
 
 
 def _guards(connection: sqlite3.Connection, ids: Sequence[str]) -> dict[str, Guard]:
