@@ -345,7 +345,7 @@ def test_second_attempt_under_the_same_lease() -> None:
 
 
 def test_losses_are_spread_out_whatever_the_policy_says() -> None:
-    """Tasks that were lost together do not come back together, even when their retries have neither delay nor jitter."""
+    """Tasks lost together do not come back together, even when their retries have neither delay nor jitter."""
     task = replace(task_in("running", retry=PRESETS["b"]), losses=1)
     waits = {lifecycle.expire(task, NOW, chance).available_at - NOW for chance in (0.0, 0.3, 0.9)}
     assert len(waits) == 3

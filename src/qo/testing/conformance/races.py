@@ -210,7 +210,7 @@ async def a_storm(bench: Bench) -> None:
                 answer = await bench.settle(held, outcome, store=store)
                 accepted[held.id] += answer == "written" and outcome == Returned()
             for silent in await lost(store, 5):
-                await bench.expire(silent, store=store, max_losses=3)
+                await bench.expire(silent, store=store, max_losses=1)
             if not (await store.find(Filter(states=("pending", "running")), limit=1)).tasks:
                 return
             # Nobody can wait for an hour here, so leases end early, those of live workers too.
