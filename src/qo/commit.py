@@ -69,9 +69,9 @@ class Committer(Generic[Item, Answer]):
         those after it are answered by the error: what was written before must not be hidden by raising it.
         """
         answers: list[Answer | QoError] = []
-        for piece in self._pieces(items):
+        for piece, size in self._pieces(items):
             try:
-                answers += await self._enter(piece, sum(map(self._size, piece)))
+                answers += await self._enter(piece, size)
             except StoreError as error:
                 if not answers:
                     raise
@@ -84,18 +84,19 @@ class Committer(Generic[Item, Answer]):
         while self._runner is not None:
             await asyncio.wait([self._runner])
 
-    def _pieces(self, items: Sequence[Item]) -> list[Sequence[Item]]:
-        """At most as many items together as fit into one batch."""
-        pieces: list[list[Item]] = []
-        room = 0
+    def _pieces(self, items: Sequence[Item]) -> list[tuple[list[Item], int]]:
+        """At most as many items together as fit into one batch, each piece with its bytes."""
+        pieces: list[tuple[list[Item], int]] = []
+        piece: list[Item] = []
+        total = 0
         for item in items:
             size = self._size(item)
-            if not pieces or len(pieces[-1]) >= MOST_ITEMS or size > room:
-                pieces.append([])
-                room = MOST_BYTES
-            pieces[-1].append(item)
-            room -= size
-        return list(pieces)
+            if piece and (len(piece) >= MOST_ITEMS or total + size > MOST_BYTES):
+                pieces.append((piece, total))
+                piece, total = [], 0
+            piece.append(item)
+            total += size
+        return [*pieces, (piece, total)] if piece else pieces
 
     async def _enter(self, items: Sequence[Item], size: int) -> list[Answer | QoError]:
         if self._closed:

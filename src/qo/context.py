@@ -11,6 +11,7 @@ from qo.task import Task
 from qo.values import encode_value
 
 PROGRESS_LIMIT = 64 * 1024
+_log = logging.getLogger("qo.task")
 LONGEST_AFTER = 100 * 366 * 86_400.0
 
 
@@ -46,15 +47,19 @@ class Snooze(Exception):
 class Context:
     """The attempt that is running. Handlers get it from `current()`; it may be used from other threads."""
 
-    __slots__ = ("_is_cancelled", "_on_progress", "logger", "task")
+    __slots__ = ("_is_cancelled", "_on_progress", "task")
 
     def __init__(self, task: Task, on_progress: Callable[[bytes], None], is_cancelled: Callable[[], bool]) -> None:
         self.task = task
         self._is_cancelled = is_cancelled
-        self.logger = logging.LoggerAdapter(
-            logging.getLogger("qo.task"), {"task_id": task.id, "type": task.type, "attempt": task.attempt}
-        )
         self._on_progress = on_progress
+
+    @property
+    def logger(self) -> "logging.LoggerAdapter[logging.Logger]":
+        """A logger whose lines carry the id, type and attempt. Made when asked for: most handlers do not."""
+        return logging.LoggerAdapter(
+            _log, {"task_id": self.task.id, "type": self.task.type, "attempt": self.task.attempt}
+        )
 
     @property
     def cancelled(self) -> bool:

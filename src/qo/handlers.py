@@ -16,7 +16,7 @@ from msgspec import UNSET
 
 from qo.errors import ConfigError, InvalidInput, UnknownType
 from qo.options import NO_OPTIONS, Isolation, Options
-from qo.signature import OutputTooLarge, Signature, Value
+from qo.signature import OutputTooLarge, Signature, UnusableOutput, Value
 from qo.task import check_name
 from qo.values import NULL
 
@@ -96,7 +96,10 @@ class Handler(Generic[P, R]):
         """JSON of what the function returned; InvalidInput, or OutputTooLarge when it has more bytes than the limit."""
         if value is None:
             return NULL
-        raw = self._signature.output.encode(value)
+        try:
+            raw = self._signature.output.encode(value)
+        except InvalidInput as error:
+            raise UnusableOutput(str(error)) from error
         if limit is not None and len(bytes(raw)) > limit:
             raise OutputTooLarge(
                 f"{self.type}: the return value takes {len(bytes(raw)):,} bytes, the limit is {limit:,}; "

@@ -47,7 +47,11 @@ _repr = reprlib.Repr()
 _repr.maxstring = _repr.maxother = 100
 
 
-class OutputTooLarge(InvalidInput):
+class UnusableOutput(InvalidInput):
+    """What a handler returned cannot be stored as JSON; running it again will not help."""
+
+
+class OutputTooLarge(UnusableOutput):
     """What the handler returned is larger than the limit; settled with the reason `output_too_large`."""
 
 

@@ -13,7 +13,7 @@ from qo import outcomes
 from qo.context import Context, Fail, Retry, Snooze, Stopped
 from qo.handlers import Handler
 from qo.outcomes import Cancelled, GivenBack, Outcome, Raised, Snoozed
-from qo.signature import OutputTooLarge
+from qo.signature import OutputTooLarge, UnusableOutput
 from qo.task import ErrorInfo, Reason, Task
 from qo.worker.slots import Running
 
@@ -100,6 +100,8 @@ def raised(error: BaseException, run: Run) -> Outcome:
             return Raised(_info("raised", error), error.after)
         case Fail():
             return Raised(_info("permanent", error, retriable=False))
+        case UnusableOutput() if not isinstance(error, OutputTooLarge):
+            return Raised(_info("raised", error, retriable=False))
         case OutputTooLarge():
             return Raised(ErrorInfo(reason="output_too_large", message=str(error), retriable=False))
         case Stopped() if (outcome := stopped(run)) is not None:
