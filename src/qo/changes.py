@@ -21,7 +21,7 @@ Renewed = Literal["held", "lost", "cancel_asked"]
 Amended = Literal["written", "changed"]
 
 
-class Settlement(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class Settlement(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """The end of one attempt. Guard: lease, attempt, and cancel_requested as the sender knew it."""
 
     id: str

@@ -27,7 +27,7 @@ Lane = tuple[str, str, tuple[str, ...]]
 """Queue, type and required capabilities: tasks of one lane can be run by the same workers."""
 
 
-class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
+class ErrorInfo(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
     """Why the last attempt did not succeed."""
 
     reason: Reason
@@ -37,8 +37,11 @@ class ErrorInfo(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
     retriable: bool = True
 
 
-class Task(msgspec.Struct, frozen=True, kw_only=True, omit_defaults=True):
-    """One submitted unit of work. Made by `lifecycle.submit`; what a stored record must always say has no default."""
+class Task(msgspec.Struct, frozen=True, gc=False, kw_only=True, omit_defaults=True):
+    """One submitted unit of work. Made by `lifecycle.submit`; what a stored record must always say has no default.
+
+    Records hold plain data and never each other, so the garbage collector need not look at them (`gc=False`).
+    """
 
     id: str
     queue: str

@@ -28,6 +28,7 @@ _DELAYED = {"index": "qo_tasks_delayed", "live": "ready = 0 AND state = 'pending
 _lanes = msgspec.json.Decoder(list[tuple[str, str, str]])
 _times = msgspec.json.Decoder(list[int | None])
 _picks = msgspec.json.Decoder(list[tuple[int, str, int, str]])
+_keys = msgspec.json.Decoder(list[int])
 _rows = msgspec.json.Decoder(list[list[Any]])
 
 
@@ -41,7 +42,6 @@ def claim(connection: sqlite3.Connection, want: Want, now: int) -> Claimed:
     lanes = _runnable(connection, _READY, want, stops)
     fresh = _lease(connection, lanes, want, now)
     if fresh:
-        connection.execute(sql("claim_history"), {"lease_id": want.lease_id})
         _count(connection, fresh)
     claimed = _read(fresh, want)
     if next_due is None:
@@ -59,8 +59,8 @@ def _count(connection: sqlite3.Connection, rows: list[list[Any]]) -> None:
 
 def held(connection: sqlite3.Connection, want: Want) -> Claimed:
     """What the lease of this want holds already, from an earlier try of the same claim."""
-    pks = connection.execute("SELECT pk FROM qo_tasks WHERE lease_id = ?", (want.lease_id,)).fetchall()
-    return _read(_rows_of(connection, [pk for (pk,) in pks]), want) if pks else Claimed()
+    (pks,) = connection.execute(sql("held"), (want.lease_id,)).fetchone()
+    return _read(_rows_of(connection, pks), want) if pks != "[]" else Claimed()
 
 
 def _read(rows: list[list[Any]], want: Want) -> Claimed:
@@ -76,15 +76,15 @@ def _read(rows: list[list[Any]], want: Want) -> Claimed:
     return Claimed(tasks=tasks, corrupt=corrupt)
 
 
-def _rows_of(connection: sqlite3.Connection, pks: list[int]) -> list[list[Any]]:
-    """These rows, all columns. As one JSON text: each row fetched would give up and take back Python's lock."""
+def _rows_of(connection: sqlite3.Connection, pks: str) -> list[list[Any]]:
+    """These rows (a JSON array of keys), all columns. As one JSON text: each row fetched would give up and take back Python's lock."""
     try:
-        (text,) = connection.execute(sql("rows", columns=COLUMNS), {"pks": to_json(pks)}).fetchone()
+        (text,) = connection.execute(sql("rows", columns=COLUMNS), {"pks": pks}).fetchone()
         return _rows.decode(text)
     except (sqlite3.OperationalError, sqlite3.DataError, msgspec.DecodeError):
         # Something JSON cannot hold, or more than fits into one text.
         each = f"SELECT {COLUMNS} FROM qo_tasks WHERE pk = ?"
-        return [list(connection.execute(each, (pk,)).fetchone()) for pk in pks]
+        return [list(connection.execute(each, (pk,)).fetchone()) for pk in _keys.decode(pks)]
 
 
 def _order(task: Task) -> tuple[int, str]:
@@ -138,6 +138,8 @@ def _due(connection: sqlite3.Connection, lanes: list[SqlLane]) -> list[int | Non
 
 def _lease(connection: sqlite3.Connection, lanes: list[SqlLane], want: Want, now: int) -> list[list[Any]]:
     """Lease up to the limit, type by type within its room; the rows as they are then."""
+    if lanes and not want.room and len(lanes) <= MERGE_AT_ONCE:
+        return _lease_at_once(connection, lanes, want, now)
     room = dict(want.room)
     taken: list[int] = []
     while lanes and len(taken) < want.limit:
@@ -151,20 +153,34 @@ def _lease(connection: sqlite3.Connection, lanes: list[SqlLane], want: Want, now
             if type in room:
                 room[type] -= 1
         if chosen:
-            lease = {
-                "lease_id": want.lease_id,
-                "expires_at": now + round(want.ttl * 1_000_000),
-                "worker_id": want.worker_id,
-                "now": now,
-                "pks": to_json(chosen),
-            }
-            connection.execute(sql("claim"), lease)
+            connection.execute(
+                sql("claim", tasks="SELECT value FROM json_each(?)"), (*_terms(want, now), to_json(chosen))
+            )
             taken += chosen
         if not passed_over:
             break
         # A type ran out of room and stood before others: look again without it.
         lanes = [lane for lane in lanes if room.get(lane[1], 1) > 0]
-    return _rows_of(connection, taken) if taken else []
+    return _rows_of(connection, to_json(taken)) if taken else []
+
+
+def _lease_at_once(connection: sqlite3.Connection, lanes: list[SqlLane], want: Want, now: int) -> list[list[Any]]:
+    """The same in one statement, when no type has a limit of its own."""
+    first = f"SELECT pk FROM ({_merged(lanes)} ORDER BY 1, 2 LIMIT ?)"
+    names = [name for lane in lanes for name in lane]
+    if not connection.execute(sql("claim", tasks=first), (*_terms(want, now), *names, want.limit)).rowcount:
+        return []
+    pks = connection.execute(sql("held"), (want.lease_id,)).fetchone()[0]
+    return _rows_of(connection, pks)
+
+
+def _terms(want: Want, now: int) -> tuple[object, ...]:
+    return (now, now, want.lease_id, now + round(want.ttl * 1_000_000), want.worker_id)
+
+
+def _merged(lanes: list[SqlLane]) -> str:
+    """One SELECT a lane, which SQLite merges by rank as they are read."""
+    return " UNION ALL ".join([sql("pick_lane")] * len(lanes))
 
 
 def _pick(connection: sqlite3.Connection, lanes: list[SqlLane], limit: int) -> list[tuple[int, str, int, str]]:
@@ -172,7 +188,7 @@ def _pick(connection: sqlite3.Connection, lanes: list[SqlLane], limit: int) -> l
     found: list[list[tuple[int, str, int, str]]] = []
     for start in range(0, len(lanes), MERGE_AT_ONCE):
         some = lanes[start : start + MERGE_AT_ONCE]
-        statement = sql("pick", lanes=" UNION ALL ".join([sql("pick_lane")] * len(some)))
+        statement = sql("pick", lanes=_merged(some))
         parameters: list[object] = [name for lane in some for name in lane]
         (text,) = connection.execute(statement, [*parameters, limit]).fetchone()
         found.append(_picks.decode(text))

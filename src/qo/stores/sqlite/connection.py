@@ -23,8 +23,6 @@ def connect(path: Path, synchronous: Synchronous, *, read_only: bool = False) ->
             # NORMAL: a commit survives the death of the process. FULL: also that of the machine, for one fsync a
             # commit.
             connection.execute(f"PRAGMA synchronous = {synchronous}")
-            # Every 40 MB: a page that changed often is written back once (8 µs a task at 16 MB, 5 at 64).
-            connection.execute("PRAGMA wal_autocheckpoint = 10000")
             connection.execute("PRAGMA journal_size_limit = 67108864")
         connection.execute("PRAGMA cache_size = -32768")
         connection.execute("PRAGMA temp_store = MEMORY")

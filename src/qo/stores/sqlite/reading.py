@@ -144,25 +144,22 @@ def _narrowed(connection: sqlite3.Connection, filter: Filter, where: str) -> str
 
 
 def history(connection: sqlite3.Connection, id: str) -> list[Transition]:
-    """Every transition of a task, oldest first."""
-    rows = connection.execute(
-        """SELECT at, was, became, h.attempt, h.lease_id, h.worker_id, actor, h.error
-        FROM qo_history AS h JOIN qo_tasks AS t ON t.pk = h.task WHERE t.id = ? ORDER BY h.version""",
-        (id,),
-    ).fetchall()
-    return [
-        Transition(
-            at=from_micros(at),
-            was=was,
-            became=became,
-            attempt=attempt,
-            lease_id=lease_id,
-            worker_id=worker_id,
-            actor=actor,
-            error=read_error(error),
-        )
-        for at, was, became, attempt, lease_id, worker_id, actor, error in rows
-    ]
+    """Every transition of a task, oldest first. The row that ends an attempt stands for two: its claim and its end."""
+    rows = connection.execute(sql("history"), {"id": id}).fetchall()
+    lines: list[Transition] = []
+    for claimed_at, at, was, became, attempt, lease_id, worker_id, actor, error in rows:
+        run = {"attempt": attempt, "lease_id": lease_id, "worker_id": worker_id}
+        if claimed_at is not None:
+            lines.append(Transition(at=from_micros(claimed_at), was="pending", became="running", **run))
+        if became is not None:
+            lines.append(
+                Transition(at=from_micros(at), was=was, became=became, actor=actor, error=read_error(error), **run)
+            )
+    # Asked to cancel while it ran: that row was written before the one which tells of the claim.
+    return sorted(lines, key=lambda line: (line.attempt, _PHASE.get((line.was, line.became), 3)))
+
+
+_PHASE: dict[tuple[State | None, State | None], int] = {("pending", "running"): 0, ("running", "running"): 1}
 
 
 def stats(connection: sqlite3.Connection, queue: str, now: int) -> Stats:

@@ -112,7 +112,7 @@ def read_rows(text: str) -> list[tuple[Row, Task | CorruptRecord]]:
     return found
 
 
-class Guard(msgspec.Struct, frozen=True, array_like=True):
+class Guard(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A row of guards.sql."""
 
     pk: int
@@ -128,6 +128,7 @@ class Guard(msgspec.Struct, frozen=True, array_like=True):
     priority: str | int
     version: int
     worker_id: str | None
+    started_at: int | None
 
     @property
     def lease_expires_at(self) -> datetime | None:

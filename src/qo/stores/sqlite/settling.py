@@ -81,11 +81,12 @@ def _write(connection: sqlite3.Connection, accepted: Sequence[tuple[Guard, Settl
             put_back.append(put_back_row(guard, settlement, at, error, now))
         else:
             ended.append(settle_row(guard, settlement, at, error))
-        history.append((guard.pk, guard.version + 1, at, state, guard.attempt, guard.lease_id, guard.worker_id, error))
+        run = (guard.attempt, guard.lease_id, guard.worker_id, error)
+        history.append((guard.pk, guard.version + 1, guard.started_at, at, state, *run))
         moved[guard.queue, guard.type, guard.priority, state] += 1
     _run(connection, "settle", SETTLE_WIDTH, ended)
     _run(connection, "put_back", PUT_BACK_WIDTH, put_back)
-    _run(connection, "settle_history", 8, history)
+    _run(connection, "settle_history", 9, history)
     for (queue, type, priority, _), n in list(moved.items()):
         moved[queue, type, priority, "running"] -= n
     count(connection, moved)

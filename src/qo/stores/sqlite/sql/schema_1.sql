@@ -55,9 +55,12 @@ CREATE INDEX qo_tasks_ended ON qo_tasks (queue, state, completed_at) WHERE compl
 -- SQLite writes a whole row anew with every update, so a large input stands aside: a renewal must not copy a megabyte.
 CREATE TABLE qo_inputs (task INTEGER PRIMARY KEY, input TEXT NOT NULL);
 
+-- One row a transition, except that the row which ends an attempt also tells when it was claimed: one insert a run
+-- instead of two. The claim of a task that runs now is in qo_tasks.
 CREATE TABLE qo_history (
     task INTEGER NOT NULL,
     version INTEGER NOT NULL,          -- of the record after the transition
+    claimed_at INTEGER,                -- for the end of an attempt
     at INTEGER NOT NULL,
     was TEXT,
     became TEXT NOT NULL,

@@ -1,3 +1,4 @@
--- A line of history for each settled task.
-INSERT INTO qo_history (task, version, at, was, became, attempt, lease_id, worker_id, error)
-SELECT column1, column2, column3, 'running', column4, column5, column6, column7, column8 FROM (VALUES {rows})
+-- A row of history for each attempt that ended. {rows}: task, version, claimed_at, at, new state, attempt, lease, worker,
+-- error.
+INSERT INTO qo_history (task, version, claimed_at, at, was, became, attempt, lease_id, worker_id, error)
+SELECT column1, column2, column3, column4, 'running', column5, column6, column7, column8, column9 FROM (VALUES {rows})
