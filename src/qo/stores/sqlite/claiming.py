@@ -77,7 +77,10 @@ def _read(rows: list[list[Any]], want: Want) -> Claimed:
 
 
 def _rows_of(connection: sqlite3.Connection, pks: str) -> list[list[Any]]:
-    """These rows (a JSON array of keys), all columns. As one JSON text: each row fetched would give up and take back Python's lock."""
+    """These rows (a JSON array of keys), all columns.
+
+    As one JSON text: each row fetched would give up and take back Python's lock.
+    """
     try:
         (text,) = connection.execute(sql("rows", columns=COLUMNS), {"pks": pks}).fetchone()
         return _rows.decode(text)
