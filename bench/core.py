@@ -237,7 +237,7 @@ async def main() -> None:
     print(report[-1])
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text("# The core, measured\n\n" + "\n".join(report) + "\n")
+        options.out.write_text("# The core, measured\n\nMade by `make bench`, or by\n" + "\n".join(report) + "\n")
 
 
 if __name__ == "__main__":

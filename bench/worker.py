@@ -194,7 +194,8 @@ async def main() -> None:
     print(report[-1])
     if options.out:
         options.out.parent.mkdir(parents=True, exist_ok=True)
-        options.out.write_text("# The worker on SQLite, measured\n\n" + "\n".join(report) + "\n")
+        title = "# The worker on SQLite, measured\n\nMade by `make bench`, or by\n"
+        options.out.write_text(title + "\n".join(report) + "\n")
 
 
 if __name__ == "__main__":
