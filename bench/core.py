@@ -66,11 +66,11 @@ async def drain(rounds: int) -> str:
             raw_one.append(raw_rate(path, 3000, 1))
     share = median([a / b for a, b in zip(four, raw, strict=True)])
     rows = [
-        ("qo: claim + settle, 4 claimers at once (bar: 20,000 where the third line is 41,000)", spread(four)),
+        ("qo: claim + settle, 4 claimers at once (bar: 20,000)", spread(four)),
         ("qo: claim + settle, one claimer that waits for each answer", spread(one)),
         ("sqlite3 by hand: submit + claim + settle, no history, no fencing", spread(raw)),
         ("sqlite3 by hand, the same one by one", spread(raw_one)),
-        ("first line / third line (bar: 0.49)", f"{share:.2f}"),
+        ("first line / third line", f"{share:.2f}"),
     ]
     return table("Claim and settle through the seam in batches of 100, tasks/s", ("", "median (range)"), rows)
 
