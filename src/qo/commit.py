@@ -261,6 +261,8 @@ class GroupCommit:
 
     async def _submit_keyed(self, tasks: Sequence[Task]) -> Sequence[Submitted | QoError]:
         """The first of each key goes to the store, in the order of the keys; its twins share its answer."""
+        if not all(_holds(task) for task in tasks):
+            return await self._submit(tasks)  # a window of 0 holds nothing, so these have no twins; the store decides
         first: dict[tuple[str, str | None], int] = {}
         for index, task in enumerate(tasks):
             first.setdefault((task.queue, task.key), index)
@@ -312,6 +314,10 @@ def _for_each(items: Sequence[Item], answers: list[Answer | QoError] | BaseExcep
         return iter([answers] * len(items))
     assert isinstance(answers, list)
     return iter(answers)
+
+
+def _holds(task: Task) -> bool:
+    return task.key_until is not None and task.key_until > task.created_at
 
 
 def _for_twin(answer: Submitted | QoError) -> Submitted | QoError:

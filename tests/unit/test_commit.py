@@ -20,6 +20,7 @@ from tests.unit.commit_tools import (
 
 from qo import commit as commit_module
 from qo import lifecycle
+from qo.clock import SYSTEM
 from qo.commit import MOST_BYTES, MOST_ITEMS, REPEATS, GroupCommit
 from qo.errors import Contention, InvalidInput, OutcomeUnknown, QoError, SchemaMismatch, StoreError, Unavailable
 from qo.stores.memory import MemoryStore
@@ -586,3 +587,16 @@ def test_limits_are_sane() -> None:
     """The caps stay far below what an engine takes in one statement."""
     assert commit_module.MOST_ITEMS <= 1000
     assert commit_module.MOST_BYTES <= 16 * 1024 * 1024
+
+
+async def test_key_without_a_window_has_no_twins() -> None:
+    """Two tasks of a key that holds nothing are both created, in one batch as in two."""
+    store = MemoryStore()
+    commit = GroupCommit(store)
+    now = store.now()
+    pair = [
+        lifecycle.submit(id=SYSTEM.new_id(), type="job", now=now, key="k", key_window=window) for window in (0.0, 0.0)
+    ]
+    answers = await commit.submit_many(pair)
+    assert [answer.outcome for answer in answers if isinstance(answer, Submitted)] == ["created", "created"]
+    await commit.close()
